@@ -1,0 +1,15 @@
+// One sub-command per file: each add_NAME() declares its flags on `app` and returns what to run after parsing.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "base/status.h"
+
+namespace lithe::app {
+
+/// Prints results on stdout, progress and logs on stderr. main() turns the Status into the exit code:
+/// ok 0, invalid_argument 2, everything else 1, and prints its message as one line.
+using Run = std::function<Status()>;
+
+}  // namespace lithe::app

@@ -1,0 +1,21 @@
+// What of this machine we may use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lithe {
+
+/// Threads worth starting: the physical cores of the affinity mask, no more than the cgroup's CPU quota, at least 1.
+int default_threads();
+
+/// Bytes of memory this process may still use: the least of what is free and what the cgroup's limit leaves.
+std::uint64_t available_memory();
+
+/// Resident set size of this process in bytes.
+std::uint64_t resident_memory();
+
+/// "Intel(R) Xeon(R) Processor", for the header of every measurement.
+std::string cpu_model();
+
+}  // namespace lithe

@@ -1,0 +1,73 @@
+// The paged KV cache: a pool of pages, and per sequence a table of pages with fork, truncate and reference counts.
+// Who owns what: the pool owns the bytes; a SequenceCache owns references to pages; a page shared by several sequences
+// is never written (copy on write for the last page).
+// Source: PagedAttention (2309.06180) section 4.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace lithe::kvcache {
+
+using PageId = std::int32_t;
+
+/// Memory for `pages` pages of `page_bytes` each, reserved once and touched as used. Not thread-safe: the engine's.
+class PagePool {
+ public:
+  static Result<PagePool> create(std::size_t page_bytes, std::int64_t pages, int page_tokens);
+  PagePool(PagePool&&) noexcept;
+  PagePool& operator=(PagePool&&) noexcept;
+  ~PagePool();
+
+  Result<PageId> allocate();             // resource_exhausted when none is free; reference count 1
+  void retain(PageId page);
+  void release(PageId page);
+  int references(PageId page) const;
+  std::byte* data(PageId page);
+  std::byte* base();
+  std::size_t page_bytes() const;
+  int page_tokens() const;
+  std::int64_t total() const;
+  std::int64_t free() const;
+  std::int64_t peak_used() const;
+  /// free + used = total, every count >= 0: for tests and for an idle engine. internal: says which page is wrong.
+  Status check_integrity() const;
+
+ private:
+  struct Impl;
+  explicit PagePool(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One sequence's pages. Move-only; gives its pages back when destroyed. Must not outlive the pool.
+class SequenceCache {
+ public:
+  explicit SequenceCache(PagePool& pool) : pool_(&pool) {}
+  SequenceCache(SequenceCache&&) noexcept;
+  SequenceCache& operator=(SequenceCache&&) noexcept;
+  ~SequenceCache();
+
+  /// Room for `count` more tokens, writable (a shared last page is copied first). All or nothing.
+  Status reserve(std::int64_t count);
+  /// The model has stored `count` tokens of the reserved room.
+  void commit(std::int64_t count);
+  /// Back to the first `length` tokens (speculation's roll-back). Frees whole pages behind.
+  void truncate(std::int64_t length);
+  /// A second sequence that shares all pages.
+  SequenceCache fork() const;
+
+  std::int64_t length() const { return length_; }
+  std::span<const PageId> pages() const { return pages_; }
+
+ private:
+  PagePool* pool_;
+  std::int64_t length_ = 0;
+  std::vector<PageId> pages_;
+};
+
+}  // namespace lithe::kvcache

@@ -1,0 +1,68 @@
+// A model ready to run: its description, its packed weights, one forward pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "formats/gguf.h"
+#include "kernels/kernel_table.h"
+#include "models/arch_spec.h"
+#include "models/batch.h"
+
+namespace lithe::models {
+
+enum class Precision : std::uint8_t { automatic, f32 };            // f32: full-fidelity activations
+enum class AttentionMode : std::uint8_t { flash, naive, chunked };
+
+struct ModelOptions {
+  Precision precision = Precision::automatic;
+  AttentionMode attention = AttentionMode::flash;
+  DType kv_dtype = DType::f16;                                     // f32, f16, q8_0
+  const kernels::KernelTable* kernels = nullptr;                   // null: the default of this machine
+  bool check_tensors = false;                                      // look for NaN and Inf while loading
+};
+
+/// Bytes by purpose, for `inspect`, `bench` and the log.
+struct ModelMemory {
+  std::uint64_t weights = 0;               // packed weights
+  std::uint64_t kv_page = 0;               // one page of kernels::kPageTokens tokens, all layers
+  std::uint64_t peak_attention = 0;        // largest attention scratch so far
+};
+
+/// Not thread-safe: one forward() at a time. The pool must outlive it.
+class Model {
+ public:
+  /// Errors name the parameter or tensor. Unused tensors are a warning with their names.
+  static Result<Model> load(const formats::GgufFile& file, const ModelOptions& options, ThreadPool& pool);
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const ArchSpec& spec() const;
+  const ModelOptions& options() const;
+  ModelMemory memory() const;
+  /// Bytes of weights read for one decoded token: the bandwidth floor of decode.
+  std::uint64_t decode_bytes() const;
+  /// Multiply-adds per token in the layers / in the head: the arithmetic floor of prefill.
+  std::uint64_t layer_macs() const;
+  std::uint64_t head_macs() const;
+
+  /// A page pool of this model's shape.
+  Result<kvcache::PagePool> make_pool(std::int64_t tokens) const;
+
+  /// Runs the batch: stores keys and values, commits them to each cache, and writes
+  /// logits: [batch.logit_rows.size(), spec().vocab]. invalid_argument: token id out of range.
+  Status forward(const Batch& batch, std::span<float> logits);
+
+ private:
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lithe::models
