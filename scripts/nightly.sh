@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The longer rest: everything of test.sh, the slow tests under ASan too, a minute of fuzzing a target, TSan for all
+# tests, a clang release build, clang-tidy on every file. About two hours on 2 cores.
+# Usage: scripts/nightly.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+LITHE_FUZZ_SECONDS=${LITHE_FUZZ_SECONDS:-60} bash "$root/scripts/test.sh" style release asan tsan
+say "Slow tests under ASan"
+(cd "$root" && as_user ctest --preset asan -L slow)
+say "clang release build"
+build clang
+(cd "$root" && as_user ctest --preset clang)
+say "TSan on everything"
+build tsan
+(cd "$root" && as_user ctest --preset tsan -LE 'slow|e2e')
+say "clang-tidy on every file"
+bash "$root/scripts/tidy.sh" --all
