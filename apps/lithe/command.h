@@ -1,4 +1,5 @@
-// One sub-command per file: each add_NAME() declares its flags on `app` and returns what to run after parsing.
+// One sub-command per file: each add_NAME() declares its flags on `app` and returns what to run after
+// parsing.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -41,4 +41,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace lithe::app
 
-int main(int argc, char** argv) { return lithe::app::run(argc, argv); }
+int main(int argc, char** argv) {
+  return lithe::app::run(argc, argv);
+}

@@ -31,8 +31,12 @@ std::optional<T> checked_round_up(T value, T unit) {
 
 /// For values known to be small: round_up(5, 4) = 8, ceil_div(5, 4) = 2.
 template <std::integral T>
-constexpr T ceil_div(T a, T b) { return (a + b - 1) / b; }
+constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
 template <std::integral T>
-constexpr T round_up(T a, T b) { return ceil_div(a, b) * b; }
+constexpr T round_up(T a, T b) {
+  return ceil_div(a, b) * b;
+}
 
 }  // namespace lithe

@@ -44,13 +44,15 @@ double cpu_quota() {
     std::istringstream line(first_line(dir + "/cpu.max"));
     std::string limit;
     double period = 0;
-    if (line >> limit >> period && limit != "max" && period > 0) quota = std::min(quota, std::stod(limit) / period);
+    if (line >> limit >> period && limit != "max" && period > 0)
+      quota = std::min(quota, std::stod(limit) / period);
   });
   // cgroup v1
   const std::string v1 = first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
   const std::string period = first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   if (!v1.empty() && !period.empty() && v1[0] != '-') {
-    quota = std::min(quota, std::strtod(v1.c_str(), nullptr) / std::max(1.0, std::strtod(period.c_str(), nullptr)));
+    quota = std::min(quota,
+                     std::strtod(v1.c_str(), nullptr) / std::max(1.0, std::strtod(period.c_str(), nullptr)));
   }
   return quota;
 }
@@ -97,7 +99,9 @@ std::uint64_t available_memory() {
   return available;
 }
 
-std::uint64_t resident_memory() { return proc_value("/proc/self/status", "VmRSS:"); }
+std::uint64_t resident_memory() {
+  return proc_value("/proc/self/status", "VmRSS:");
+}
 
 std::string cpu_model() {
   std::ifstream in("/proc/cpuinfo");

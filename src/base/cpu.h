@@ -6,7 +6,8 @@
 
 namespace lithe {
 
-/// Threads worth starting: the physical cores of the affinity mask, no more than the cgroup's CPU quota, at least 1.
+/// Threads worth starting: the physical cores of the affinity mask, no more than the cgroup's CPU quota, at
+/// least 1.
 int default_threads();
 
 /// Bytes of memory this process may still use: the least of what is free and what the cgroup's limit leaves.

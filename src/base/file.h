@@ -26,7 +26,8 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
 
   /// Tells the kernel that [offset, offset + size) will not be read again, so that the pages leave our
-  /// resident memory (promise 2: weights that were repacked are not held twice). Reading them later still works.
+  /// resident memory (promise 2: weights that were repacked are not held twice). Reading them later still
+  /// works.
   void release(std::size_t offset, std::size_t size) const;
 
  private:

@@ -19,12 +19,15 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 2> key, std::array
 std::uint64_t Rng::next_u64() {
   const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
   const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32); };
-  const auto block = philox({low(seed_), high(seed_)}, {low(index_), high(index_), low(stream_), high(stream_)});
+  const auto block =
+      philox({low(seed_), high(seed_)}, {low(index_), high(index_), low(stream_), high(stream_)});
   ++index_;
   return (std::uint64_t{block[1]} << 32) | block[0];
 }
 
-double Rng::uniform() { return static_cast<double>(next_u64() >> 11) * 0x1.0p-53; }
+double Rng::uniform() {
+  return static_cast<double>(next_u64() >> 11) * 0x1.0p-53;
+}
 
 double Rng::normal() {
   const double u = 1.0 - uniform();  // (0, 1]: log is finite

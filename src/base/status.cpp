@@ -9,15 +9,24 @@ namespace lithe {
 
 const char* code_name(Code code) {
   switch (code) {
-    case Code::ok: return "ok";
-    case Code::invalid_argument: return "invalid argument";
-    case Code::not_found: return "not found";
-    case Code::corrupt: return "corrupt";
-    case Code::unsupported: return "unsupported";
-    case Code::resource_exhausted: return "out of resources";
-    case Code::io: return "input/output error";
-    case Code::cancelled: return "cancelled";
-    case Code::internal: return "internal error";
+    case Code::ok:
+      return "ok";
+    case Code::invalid_argument:
+      return "invalid argument";
+    case Code::not_found:
+      return "not found";
+    case Code::corrupt:
+      return "corrupt";
+    case Code::unsupported:
+      return "unsupported";
+    case Code::resource_exhausted:
+      return "out of resources";
+    case Code::io:
+      return "input/output error";
+    case Code::cancelled:
+      return "cancelled";
+    case Code::internal:
+      return "internal error";
   }
   return "unknown";
 }

@@ -8,9 +8,9 @@
 namespace lithe {
 
 /// invalid("{} is not a number", text), corrupt(...), ...: a Status with a formatted message.
-#define LITHE_STATUS_BUILDER(name, code_value)                                     \
-  template <typename... Args>                                                      \
-  Status name(fmt::format_string<Args...> format, Args&&... args) {                \
+#define LITHE_STATUS_BUILDER(name, code_value)                                         \
+  template <typename... Args>                                                          \
+  Status name(fmt::format_string<Args...> format, Args&&... args) {                    \
     return Status(Code::code_value, fmt::format(format, std::forward<Args>(args)...)); \
   }
 LITHE_STATUS_BUILDER(invalid, invalid_argument)
@@ -29,8 +29,8 @@ LITHE_STATUS_BUILDER(internal, internal)
 #define LITHE_CONCAT(a, b) LITHE_CONCAT_INNER(a, b)
 
 /// Leaves the function with the Status unless it is ok.
-#define LITHE_RETURN_IF_ERROR(expression)                             \
-  do {                                                                \
+#define LITHE_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                        \
     if (::lithe::Status lithe_status = (expression); !lithe_status.ok()) return lithe_status; \
   } while (false)
 

@@ -21,17 +21,17 @@ namespace lithe::formats {
 
 /// A metadata value. Strings and arrays borrow the file's bytes.
 /// Arrays of numbers are widened on reading; arrays of arrays are refused as unsupported.
-using GgufValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view,
-                               std::vector<std::int64_t>, std::vector<double>, std::vector<std::string_view>,
-                               std::vector<bool>>;
+using GgufValue =
+    std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<std::string_view>, std::vector<bool>>;
 
 struct GgufTensor {
   std::string_view name;
-  std::uint32_t gguf_type = 0;               // as in the file, known to us or not
-  const BlockFormat* format = nullptr;       // nullptr: a type we do not run (inspect still lists it)
-  std::vector<std::uint64_t> dims;           // GGUF order: dims[0] is the contiguous (input) axis
-  std::span<const std::byte> data;           // checked to lie inside the file
-  int shard = 0;                             // which file of a split it lies in
+  std::uint32_t gguf_type = 0;          // as in the file, known to us or not
+  const BlockFormat* format = nullptr;  // nullptr: a type we do not run (inspect still lists it)
+  std::vector<std::uint64_t> dims;      // GGUF order: dims[0] is the contiguous (input) axis
+  std::span<const std::byte> data;      // checked to lie inside the file
+  int shard = 0;                        // which file of a split it lies in
 };
 
 /// What the bytes of one file say. Borrows the bytes.
@@ -39,7 +39,7 @@ struct GgufContents {
   std::uint32_t version = 0;
   std::uint64_t alignment = 32;
   std::map<std::string_view, GgufValue> metadata;
-  std::vector<GgufTensor> tensors;           // in file order
+  std::vector<GgufTensor> tensors;  // in file order
 };
 
 /// Pure: no allocation larger than the bytes justify, no exception, no read outside `bytes`.
@@ -56,8 +56,8 @@ class GgufFile {
 
   const std::map<std::string_view, GgufValue>& metadata() const;
   std::span<const GgufTensor> tensors() const;
-  const GgufTensor* find_tensor(std::string_view name) const;   // nullptr if absent
-  std::uint64_t file_bytes() const;                              // of all shards
+  const GgufTensor* find_tensor(std::string_view name) const;  // nullptr if absent
+  std::uint64_t file_bytes() const;                            // of all shards
   std::filesystem::path path() const;
   std::uint32_t version() const;
 
@@ -85,19 +85,25 @@ class GgufFile {
 class GgufWriter {
  public:
   using Value = std::variant<bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double,
-                             std::string, std::vector<std::int32_t>, std::vector<std::uint32_t>, std::vector<float>,
-                             std::vector<std::string>>;
+                             std::string, std::vector<std::int32_t>, std::vector<std::uint32_t>,
+                             std::vector<float>, std::vector<std::string>>;
   void add_metadata(std::string key, Value value);
-  /// Copies a value of another file with its exact type where GgufValue keeps it (integers: 32 bit if they fit).
+  /// Copies a value of another file with its exact type where GgufValue keeps it (integers: 32 bit if they
+  /// fit).
   void add_metadata(std::string key, const GgufValue& value);
   void add_tensor(std::string name, DType dtype, std::vector<std::uint64_t> dims);
 
   Status begin(const std::filesystem::path& path);
-  Status write_tensor(std::span<const std::byte> data);          // the next declared tensor, exact size
+  Status write_tensor(std::span<const std::byte> data);  // the next declared tensor, exact size
   Status commit();
 
  private:
-  struct Declared { std::string name; DType dtype; std::vector<std::uint64_t> dims; std::uint64_t bytes; };
+  struct Declared {
+    std::string name;
+    DType dtype;
+    std::vector<std::uint64_t> dims;
+    std::uint64_t bytes;
+  };
   std::vector<std::pair<std::string, std::variant<Value, GgufValue>>> metadata_;
   std::vector<Declared> tensors_;
   std::size_t next_tensor_ = 0;

@@ -1,15 +1,16 @@
 // Attention over a paged KV cache, and how the cache's pages lie in memory.
 //
-// A page holds kPageTokens tokens of one sequence, for all layers: page -> layer -> kv head -> keys, then values.
-// Keys are interleaved by 16 like the rows of a packed matrix, so that a SIMD lane owns one key and walks head_dim in
-// order; values are rows. Scores, softmax and the weighted sum therefore have an order fixed by the key's position:
+// A page holds kPageTokens tokens of one sequence, for all layers: page -> layer -> kv head -> keys, then
+// values. Keys are interleaved by 16 like the rows of a packed matrix, so that a SIMD lane owns one key and
+// walks head_dim in order; values are rows. Scores, softmax and the weighted sum therefore have an order
+// fixed by the key's position:
 //   * a query's keys are cut into blocks of kKeyBlock at fixed absolute positions;
 //   * each block gives (max, sum, unnormalised output) on its own, relative to its own max;
 //   * blocks are merged in ascending order.
-// Decode may compute blocks on several threads and prefill many rows at once: the bits are the same (promise 1).
-// A query reads keys and values as stored (rounded to the cache's type), those of its own chunk too.
-// Sources: FlashAttention-2 (2307.08691) alg. 1; Flash-decoding (Dao et al. 2023); Rabe & Staats (2112.05682);
-// PagedAttention (2309.06180).
+// Decode may compute blocks on several threads and prefill many rows at once: the bits are the same (promise
+// 1). A query reads keys and values as stored (rounded to the cache's type), those of its own chunk too.
+// Sources: FlashAttention-2 (2307.08691) alg. 1; Flash-decoding (Dao et al. 2023); Rabe & Staats
+// (2112.05682); PagedAttention (2309.06180).
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,15 @@
 
 namespace lithe::kernels {
 
-inline constexpr int kPageTokens = 32;   // tokens per page
-inline constexpr int kKeyBlock = 256;    // keys per softmax block, a multiple of kPageTokens
+inline constexpr int kPageTokens = 32;  // tokens per page
+inline constexpr int kKeyBlock = 256;   // keys per softmax block, a multiple of kPageTokens
 
 /// One layer's keys and values.
 struct KvShape {
-  DType dtype = DType::f16;              // f32, f16 or q8_0
+  DType dtype = DType::f16;  // f32, f16 or q8_0
   int kv_heads = 0;
-  int key_dim = 0;                       // head_dim of keys and queries
-  int value_dim = 0;                     // head_dim of values
+  int key_dim = 0;    // head_dim of keys and queries
+  int value_dim = 0;  // head_dim of values
 };
 /// Bytes of one layer in one page, a multiple of 64.
 std::size_t kv_layer_bytes(const KvShape& shape);
@@ -36,33 +37,33 @@ std::size_t kv_layer_bytes(const KvShape& shape);
 /// One layer of one sequence: page i of the sequence lies at base + table[i] * page_stride.
 struct KvView {
   KvShape shape;
-  std::byte* base = nullptr;             // already at this layer
-  std::size_t page_stride = 0;           // bytes between pages of the pool
-  const std::int32_t* table = nullptr;   // [ceil(length / kPageTokens)]
+  std::byte* base = nullptr;            // already at this layer
+  std::size_t page_stride = 0;          // bytes between pages of the pool
+  const std::int32_t* table = nullptr;  // [ceil(length / kPageTokens)]
 };
 
 /// Rows of one sequence asking the same cache.
 struct AttentionJob {
   KvView kv;
-  const float* q = nullptr;              // [rows, q_stride], head h at h * key_dim; rope already applied
-  float* out = nullptr;                  // [rows, out_stride], head h at h * value_dim
+  const float* q = nullptr;  // [rows, q_stride], head h at h * key_dim; rope already applied
+  float* out = nullptr;      // [rows, out_stride], head h at h * value_dim
   std::int64_t q_stride = 0, out_stride = 0;
-  int q_heads = 0;                       // multiple of kv_heads; heads of a group share a kv head
+  int q_heads = 0;  // multiple of kv_heads; heads of a group share a kv head
   std::int64_t rows = 0;
-  std::int64_t first_position = 0;       // of row 0; row r sees keys [0, first_position + r] when causal
-  std::int64_t key_count = 0;            // keys in the cache, those of these rows included
+  std::int64_t first_position = 0;  // of row 0; row r sees keys [0, first_position + r] when causal
+  std::int64_t key_count = 0;       // keys in the cache, those of these rows included
   bool causal = true;
-  std::int64_t window = 0;               // > 0: row at p sees only keys j with p - window < j
-  float scale = 1.0f;                    // on q.k
-  float soft_cap = 0.0f;                 // > 0: s = cap * tanh(s / cap)
-  const float* sinks = nullptr;          // [q_heads] extra logits without a value, or null
+  std::int64_t window = 0;       // > 0: row at p sees only keys j with p - window < j
+  float scale = 1.0f;            // on q.k
+  float soft_cap = 0.0f;         // > 0: s = cap * tanh(s / cap)
+  const float* sinks = nullptr;  // [q_heads] extra logits without a value, or null
 };
 
 struct AttentionKernels {
   /// Stores keys and values of tokens [position, position + count) into their pages.
   /// k: [count, k_stride] with kv head h at h * key_dim; v likewise with value_dim.
-  void (*store)(const KvView& kv, const float* k, std::int64_t k_stride, const float* v, std::int64_t v_stride,
-                std::int64_t position, std::int64_t count);
+  void (*store)(const KvView& kv, const float* k, std::int64_t k_stride, const float* v,
+                std::int64_t v_stride, std::int64_t position, std::int64_t count);
 
   std::size_t (*scratch_bytes)(const KvShape& shape, int q_heads);
   /// All query heads of kv head `kv_head` for rows [row_begin, row_end): flash, blocks in order.
@@ -73,11 +74,12 @@ struct AttentionKernels {
   void (*partial)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t block, float* partial,
                   std::span<std::byte> scratch);
   /// Merges partials of blocks [block_begin, block_end) (ascending; stride floats apart) into job.out.
-  void (*merge)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks, const float* partials,
-                std::int64_t stride);
+  void (*merge)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks,
+                const float* partials, std::int64_t stride);
 
   /// The measured alternatives. naive: all scores of a head at once, [rows, key_count] floats of scratch;
-  /// chunked (Rabe & Staats): query chunks of 64 and big key chunks. Same result within rounding, not the same bits.
+  /// chunked (Rabe & Staats): query chunks of 64 and big key chunks. Same result within rounding, not the
+  /// same bits.
   std::size_t (*naive_scratch_bytes)(const AttentionJob& job);
   void (*naive)(const AttentionJob& job, int q_head, std::span<std::byte> scratch);
   std::size_t (*chunked_scratch_bytes)(const AttentionJob& job);

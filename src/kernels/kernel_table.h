@@ -1,7 +1,7 @@
 // Every numeric kernel behind one table of function pointers, one table per instruction set.
-// Kernels see plain views: never a model, a file or the owner of a cache. All are single-threaded and thread-safe;
-// layers/ cuts the work. Whatever the cut, an output has the same bits (promise 1): its reduction order is fixed by
-// its own row and columns.
+// Kernels see plain views: never a model, a file or the owner of a cache. All are single-threaded and
+// thread-safe; layers/ cuts the work. Whatever the cut, an output has the same bits (promise 1): its
+// reduction order is fixed by its own row and columns.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ enum class Arithmetic : std::uint8_t { f32, bf16, int8 };
 struct Activations {
   Arithmetic arithmetic = Arithmetic::f32;
   std::int64_t rows = 0, cols = 0;
-  const std::byte* data = nullptr;          // rows * activation_bytes(arithmetic, cols), 64-byte aligned
+  const std::byte* data = nullptr;  // rows * activation_bytes(arithmetic, cols), 64-byte aligned
   std::size_t row_bytes = 0;
 };
 
@@ -34,21 +34,22 @@ struct Activations {
 struct MatmulJob {
   PackedMatrix weights;
   Activations x;
-  const float* bias = nullptr;              // [out_features] or null
-  float* out = nullptr;                     // [x.rows, out_stride], column 0 = weight row 0
+  const float* bias = nullptr;  // [out_features] or null
+  float* out = nullptr;         // [x.rows, out_stride], column 0 = weight row 0
   std::int64_t out_stride = 0;
-  bool accumulate = false;                  // adds to what is there: out = out + (product + bias)
+  bool accumulate = false;  // adds to what is there: out = out + (product + bias)
   std::int64_t row_begin = 0, row_end = 0;
   std::int64_t panel_begin = 0, panel_end = 0;
-  std::span<std::byte> scratch;             // of this worker, at least matmul_scratch_bytes() big, 64-byte aligned
+  std::span<std::byte> scratch;  // of this worker, at least matmul_scratch_bytes() big, 64-byte aligned
 };
 
 struct KernelTable {
   Isa isa = Isa::reference;
-  std::string_view name;                    // "avx512-vnni-bf16"
-  bool has_bf16 = false;                    // bf16 arithmetic has units of its own here
+  std::string_view name;  // "avx512-vnni-bf16"
+  bool has_bf16 = false;  // bf16 arithmetic has units of its own here
 
-  // --- matrix products -------------------------------------------------------------------------------------------
+  // --- matrix products
+  // -------------------------------------------------------------------------------------------
   std::size_t (*activation_bytes)(Arithmetic, std::int64_t cols);
   /// x: [rows, stride] floats -> out: rows * activation_bytes. int8: cols multiple of 32.
   void (*prepare)(Arithmetic, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t cols,
@@ -57,26 +58,31 @@ struct KernelTable {
   /// Legal pairs: any dtype with f32; bf16 with bf16; every quantised dtype with int8.
   void (*matmul)(const MatmulJob&);
   /// c[m, n] (+)= a[m, k] * b[k, n], plain row-major floats: the product that calibration needs.
-  void (*sgemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate, std::span<std::byte> scratch);
+  void (*sgemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,
+                const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate,
+                std::span<std::byte> scratch);
 
-  // --- rows --------------------------------------------------------------------------------------------------------
+  // --- rows
+  // --------------------------------------------------------------------------------------------------------
   /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]. x, weight, out: [n]; out may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
   /// out[i] = (x[i] - mean) / sqrt(var + eps) * weight[i] + bias[i]; bias may be null.
-  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, std::int64_t n, float* out);
-  /// Rotates `heads` heads of one token in place, x: [heads, head_dim]. cos, sin: [rotary_dim / 2] for its position.
-  /// interleaved: pairs (2i, 2i+1); otherwise (i, i + rotary_dim/2). Channels from rotary_dim on stay.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, std::int64_t n,
+                     float* out);
+  /// Rotates `heads` heads of one token in place, x: [heads, head_dim]. cos, sin: [rotary_dim / 2] for its
+  /// position. interleaved: pairs (2i, 2i+1); otherwise (i, i + rotary_dim/2). Channels from rotary_dim on
+  /// stay.
   void (*rope)(float* x, std::int64_t heads, std::int64_t head_dim, std::int64_t rotary_dim, const float* cos,
                const float* sin, bool interleaved);
   /// out[i] = act(gate[i]) * up[i], all [n]; out may be gate.
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
-  void (*gelu_mul)(const float* gate, const float* up, std::int64_t n, float* out);   // tanh form
+  void (*gelu_mul)(const float* gate, const float* up, std::int64_t n, float* out);  // tanh form
   /// x[i] += y[i], x[i] *= s
   void (*add)(float* x, const float* y, std::int64_t n);
   void (*scale)(float* x, float s, std::int64_t n);
 
-  // --- sampling reductions ---------------------------------------------------------------------------------------------
+  // --- sampling reductions
+  // ---------------------------------------------------------------------------------------------
   /// The lowest index of the largest value; NaN is never chosen unless all are NaN (then -1).
   std::int64_t (*argmax)(const float* x, std::int64_t n);
   float (*max)(const float* x, std::int64_t n);

@@ -1,16 +1,16 @@
 // How weights lie in memory for the kernels: one layout for every ISA.
 //
-// A matrix [rows, cols] is cut into panels of 16 rows. Inside a panel the 16 rows are interleaved, so that each SIMD
-// lane owns one output row and walks the columns in order: an output's rounding depends on its row and its input
-// alone, never on how many rows are computed together (promise 1). The streams of a panel lie one after another, each
-// aligned to 64 bytes: codes, high bits, scales, minima. docs/formats.md draws them.
+// A matrix [rows, cols] is cut into panels of 16 rows. Inside a panel the 16 rows are interleaved, so that
+// each SIMD lane owns one output row and walks the columns in order: an output's rounding depends on its row
+// and its input alone, never on how many rows are computed together (promise 1). The streams of a panel lie
+// one after another, each aligned to 64 bytes: codes, high bits, scales, minima. docs/formats.md draws them.
 //
 //   f32, f16   value[col][16]
-//   bf16       pair[col/2][16][2]                    (two columns side by side: what vdpbf16ps eats; odd cols padded)
-//   8-bit      byte[col/4][16][4], code + 128 as unsigned
-//   4-bit      byte[32-block][4 quads][16][4]: low nibble = quad q, high nibble = quad q + 4 of the block
-//   5/6-bit    the 4-bit codes plus planes of 1 or 2 high bits
-//   scales     f16[block][16] (and f16 minima); K-quants keep their 6-bit scales as bytes [sub-block][16] beside
+//   bf16       pair[col/2][16][2]                    (two columns side by side: what vdpbf16ps eats; odd cols
+//   padded) 8-bit      byte[col/4][16][4], code + 128 as unsigned 4-bit      byte[32-block][4 quads][16][4]:
+//   low nibble = quad q, high nibble = quad q + 4 of the block 5/6-bit    the 4-bit codes plus planes of 1 or
+//   2 high bits scales     f16[block][16] (and f16 minima); K-quants keep their 6-bit scales as bytes
+//   [sub-block][16] beside
 //              f16 super-scales [super-block][16]
 //
 // Missing rows of the last panel are zero weights.
@@ -34,8 +34,8 @@ std::size_t packed_panel_bytes(DType dtype, std::int64_t cols);
 /// A packed matrix somebody else owns. panel p lies at data + p * panel_bytes.
 struct PackedMatrix {
   DType dtype = DType::f32;
-  std::int64_t rows = 0, cols = 0;          // [out_features, in_features]
-  const std::byte* data = nullptr;          // aligned to kPanelAlign
+  std::int64_t rows = 0, cols = 0;  // [out_features, in_features]
+  const std::byte* data = nullptr;  // aligned to kPanelAlign
   std::size_t panel_bytes = 0;
 
   std::int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }

@@ -1,7 +1,7 @@
-// The paged KV cache: a pool of pages, and per sequence a table of pages with fork, truncate and reference counts.
-// Who owns what: the pool owns the bytes; a SequenceCache owns references to pages; a page shared by several sequences
-// is never written (copy on write for the last page).
-// Source: PagedAttention (2309.06180) section 4.
+// The paged KV cache: a pool of pages, and per sequence a table of pages with fork, truncate and reference
+// counts. Who owns what: the pool owns the bytes; a SequenceCache owns references to pages; a page shared by
+// several sequences is never written (copy on write for the last page). Source: PagedAttention (2309.06180)
+// section 4.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace lithe::kvcache {
 
 using PageId = std::int32_t;
 
-/// Memory for `pages` pages of `page_bytes` each, reserved once and touched as used. Not thread-safe: the engine's.
+/// Memory for `pages` pages of `page_bytes` each, reserved once and touched as used. Not thread-safe: the
+/// engine's.
 class PagePool {
  public:
   static Result<PagePool> create(std::size_t page_bytes, std::int64_t pages, int page_tokens);
@@ -24,7 +25,7 @@ class PagePool {
   PagePool& operator=(PagePool&&) noexcept;
   ~PagePool();
 
-  Result<PageId> allocate();             // resource_exhausted when none is free; reference count 1
+  Result<PageId> allocate();  // resource_exhausted when none is free; reference count 1
   void retain(PageId page);
   void release(PageId page);
   int references(PageId page) const;
@@ -35,7 +36,8 @@ class PagePool {
   std::int64_t total() const;
   std::int64_t free() const;
   std::int64_t peak_used() const;
-  /// free + used = total, every count >= 0: for tests and for an idle engine. internal: says which page is wrong.
+  /// free + used = total, every count >= 0: for tests and for an idle engine. internal: says which page is
+  /// wrong.
   Status check_integrity() const;
 
  private:

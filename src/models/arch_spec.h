@@ -16,37 +16,37 @@ enum class NormKind : std::uint8_t { rms, layer };
 enum class NormPlace : std::uint8_t { pre, post, pre_and_post };
 enum class Activation : std::uint8_t { silu, gelu_tanh };
 enum class FfnKind : std::uint8_t { gated, plain };
-enum class RopeKind : std::uint8_t { none, half, interleaved };   // pairs (i, i + d/2) or (2i, 2i + 1)
+enum class RopeKind : std::uint8_t { none, half, interleaved };  // pairs (i, i + d/2) or (2i, 2i + 1)
 enum class RopeScaling : std::uint8_t { none, linear, llama3 };
 
 struct RopeSpec {
   RopeKind kind = RopeKind::half;
-  int dim = 0;                              // channels rotated, <= head_dim
+  int dim = 0;  // channels rotated, <= head_dim
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::none;
-  double factor = 1.0;                      // linear, llama3
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;   // llama3
-  std::int64_t original_context = 0;        // llama3
-  std::vector<float> freq_divisors;         // [dim / 2] from rope_freqs.weight, or empty
+  double factor = 1.0;                                   // linear, llama3
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  std::int64_t original_context = 0;                     // llama3
+  std::vector<float> freq_divisors;                      // [dim / 2] from rope_freqs.weight, or empty
 };
 
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
   bool qkv_bias = false, out_bias = false, qk_norm = false;
-  std::int64_t window = 0;                  // 0 = full attention
+  std::int64_t window = 0;  // 0 = full attention
   int ffn_dim = 0;
   FfnKind ffn = FfnKind::gated;
   Activation activation = Activation::silu;
-  float attention_scale = 0;                // on q.k
+  float attention_scale = 0;  // on q.k
   float soft_cap = 0;
 };
 
 struct ArchSpec {
-  std::string family;                       // "llama", "qwen2", ...
-  std::string name;                         // general.name, for people
-  std::int64_t vocab = 0;                   // rows of the embedding
+  std::string family;      // "llama", "qwen2", ...
+  std::string name;        // general.name, for people
+  std::int64_t vocab = 0;  // rows of the embedding
   std::int64_t hidden = 0;
-  std::int64_t context = 0;                 // trained length
+  std::int64_t context = 0;  // trained length
   NormKind norm = NormKind::rms;
   NormPlace norm_place = NormPlace::pre;
   float norm_eps = 1e-5f;

@@ -1,5 +1,5 @@
-// What the engine asks of a model in one step: prefill, decode, chunked prefill, verification, scoring and embedding
-// are all just batches.
+// What the engine asks of a model in one step: prefill, decode, chunked prefill, verification, scoring and
+// embedding are all just batches.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ enum class MaskKind : std::uint8_t { causal, bidirectional, tree };
 
 /// A run of new tokens of one sequence.
 struct BatchSequence {
-  kvcache::SequenceCache* cache = nullptr;     // room for `count` tokens already reserved; forward() commits them
-  std::int64_t begin = 0, count = 0;           // its rows in Batch::tokens
+  kvcache::SequenceCache* cache =
+      nullptr;                        // room for `count` tokens already reserved; forward() commits them
+  std::int64_t begin = 0, count = 0;  // its rows in Batch::tokens
 };
 
 struct Batch {
-  std::vector<std::int32_t> tokens;            // [rows], sequences one after another
+  std::vector<std::int32_t> tokens;  // [rows], sequences one after another
   std::vector<BatchSequence> sequences;
-  std::vector<std::int64_t> logit_rows;        // rows whose logits are wanted, ascending
-  MaskKind mask = MaskKind::causal;            // positions follow from each cache's length
+  std::vector<std::int64_t> logit_rows;  // rows whose logits are wanted, ascending
+  MaskKind mask = MaskKind::causal;      // positions follow from each cache's length
 };
 
 }  // namespace lithe::models

@@ -16,22 +16,22 @@
 
 namespace lithe::models {
 
-enum class Precision : std::uint8_t { automatic, f32 };            // f32: full-fidelity activations
+enum class Precision : std::uint8_t { automatic, f32 };  // f32: full-fidelity activations
 enum class AttentionMode : std::uint8_t { flash, naive, chunked };
 
 struct ModelOptions {
   Precision precision = Precision::automatic;
   AttentionMode attention = AttentionMode::flash;
-  DType kv_dtype = DType::f16;                                     // f32, f16, q8_0
-  const kernels::KernelTable* kernels = nullptr;                   // null: the default of this machine
-  bool check_tensors = false;                                      // look for NaN and Inf while loading
+  DType kv_dtype = DType::f16;                    // f32, f16, q8_0
+  const kernels::KernelTable* kernels = nullptr;  // null: the default of this machine
+  bool check_tensors = false;                     // look for NaN and Inf while loading
 };
 
 /// Bytes by purpose, for `inspect`, `bench` and the log.
 struct ModelMemory {
-  std::uint64_t weights = 0;               // packed weights
-  std::uint64_t kv_page = 0;               // one page of kernels::kPageTokens tokens, all layers
-  std::uint64_t peak_attention = 0;        // largest attention scratch so far
+  std::uint64_t weights = 0;         // packed weights
+  std::uint64_t kv_page = 0;         // one page of kernels::kPageTokens tokens, all layers
+  std::uint64_t peak_attention = 0;  // largest attention scratch so far
 };
 
 /// Not thread-safe: one forward() at a time. The pool must outlive it.

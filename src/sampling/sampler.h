@@ -1,5 +1,5 @@
-// From logits to a token: a chain of plain steps, each one function. One sampler per request; its random numbers are
-// counted, so a request's text depends on its seed and its own tokens alone.
+// From logits to a token: a chain of plain steps, each one function. One sampler per request; its random
+// numbers are counted, so a request's text depends on its seed and its own tokens alone.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace lithe::sampling {
 
 struct SamplerOptions {
-  float temperature = 0.8f;                // 0 = greedy
-  int top_k = 40;                          // 0 = off
-  float top_p = 0.95f;                     // 1 = off
-  float min_p = 0.05f;                     // 0 = off
-  float typical_p = 1.0f;                  // 1 = off
-  float repetition_penalty = 1.0f;         // > 0; over repeat_last_n tokens
+  float temperature = 0.8f;         // 0 = greedy
+  int top_k = 40;                   // 0 = off
+  float top_p = 0.95f;              // 1 = off
+  float min_p = 0.05f;              // 0 = off
+  float typical_p = 1.0f;           // 1 = off
+  float repetition_penalty = 1.0f;  // > 0; over repeat_last_n tokens
   float presence_penalty = 0.0f, frequency_penalty = 0.0f;
-  int repeat_last_n = 64;                  // -1 = all
+  int repeat_last_n = 64;  // -1 = all
   std::map<std::int32_t, float> logit_bias;
   std::uint64_t seed = 0;
 };
@@ -40,7 +40,7 @@ class Sampler {
   SamplerOptions options_;
   const kernels::KernelTable* kernels_;
   Rng rng_;
-  std::vector<std::int32_t> candidates_;   // reused between calls
+  std::vector<std::int32_t> candidates_;  // reused between calls
 };
 
 }  // namespace lithe::sampling

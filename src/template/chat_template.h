@@ -1,5 +1,5 @@
-// Chat templates: a Jinja subset, interpreted with budgets. The template comes from a model file and is untrusted:
-// no host objects, an allow-list of filters and tests, limits on steps, depth and output.
+// Chat templates: a Jinja subset, interpreted with budgets. The template comes from a model file and is
+// untrusted: no host objects, an allow-list of filters and tests, limits on steps, depth and output.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,21 @@
 
 namespace lithe::chat {
 
-using Json = nlohmann::ordered_json;   // key order matters: `tojson` keeps it
+using Json = nlohmann::ordered_json;  // key order matters: `tojson` keeps it
 
 struct TemplateLimits {
   std::size_t source_bytes = 1 << 20;
   std::size_t output_bytes = 64 << 20;
-  std::uint64_t steps = 20'000'000;      // evaluated nodes
-  int depth = 200;                       // nesting of expressions, blocks, macro calls and values
+  std::uint64_t steps = 20'000'000;  // evaluated nodes
+  int depth = 200;                   // nesting of expressions, blocks, macro calls and values
 };
 
-/// Rendered text, and which bytes of it came from the conversation (messages, tools, documents) rather than from the
-/// template's own text: the tokenizer reads control tokens only in the template's own text. Ascending, disjoint.
+/// Rendered text, and which bytes of it came from the conversation (messages, tools, documents) rather than
+/// from the template's own text: the tokenizer reads control tokens only in the template's own text.
+/// Ascending, disjoint.
 struct Rendered {
   std::string text;
-  std::vector<std::pair<std::size_t, std::size_t>> untrusted;   // [begin, end)
+  std::vector<std::pair<std::size_t, std::size_t>> untrusted;  // [begin, end)
 };
 
 /// Immutable after parse(): safe from several threads.
@@ -41,9 +42,9 @@ class ChatTemplate {
   ~ChatTemplate();
 
   /// Renders with Hugging Face's settings (trim_blocks, lstrip_blocks, loop controls, its tojson,
-  /// raise_exception, strftime_now). `context` is an object: messages, tools, bos_token, add_generation_prompt, ...
-  /// invalid_argument: raise_exception's own message. resource_exhausted: a budget ran out.
-  /// Values of top-level names ending in "_token" are trusted, all others are not.
+  /// raise_exception, strftime_now). `context` is an object: messages, tools, bos_token,
+  /// add_generation_prompt, ... invalid_argument: raise_exception's own message. resource_exhausted: a budget
+  /// ran out. Values of top-level names ending in "_token" are trusted, all others are not.
   Result<Rendered> render(const Json& context) const;
 
  private:

@@ -13,14 +13,14 @@ namespace lithe {
 enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k };
 inline constexpr int kDTypeCount = 11;
 
-/// One storage format. Encode and decode are scalar, exact and slow: the reference that every kernel is tested
-/// against. Bit layouts follow GGUF (docs/formats.md).
+/// One storage format. Encode and decode are scalar, exact and slow: the reference that every kernel is
+/// tested against. Bit layouts follow GGUF (docs/formats.md).
 struct BlockFormat {
   DType dtype;
-  std::string_view name;     // "q4_0": our spelling in flags and tables; compared without case
-  std::uint32_t gguf_id;     // the number in a GGUF tensor info
-  int block_elems;           // values per block; 1 for the float types
-  int block_bytes;           // bytes per block
+  std::string_view name;  // "q4_0": our spelling in flags and tables; compared without case
+  std::uint32_t gguf_id;  // the number in a GGUF tensor info
+  int block_elems;        // values per block; 1 for the float types
+  int block_bytes;        // bytes per block
   /// values: [count], count a multiple of block_elems, finite. out: count / block_elems * block_bytes bytes.
   void (*encode)(const float* values, std::int64_t count, std::byte* out);
   /// blocks: count / block_elems * block_bytes bytes. values: [count].
@@ -32,8 +32,8 @@ struct BlockFormat {
 
 std::span<const BlockFormat> block_formats();
 const BlockFormat& block_format(DType dtype);
-const BlockFormat* find_format(std::string_view name);          // nullptr: no such name
-const BlockFormat* find_format_by_gguf_id(std::uint32_t id);    // nullptr: not one of ours
+const BlockFormat* find_format(std::string_view name);        // nullptr: no such name
+const BlockFormat* find_format_by_gguf_id(std::uint32_t id);  // nullptr: not one of ours
 
 /// Bytes of one row of `cols` values, or nothing if cols is no multiple of the block or the size overflows.
 std::optional<std::uint64_t> row_bytes(DType dtype, std::uint64_t cols);

@@ -6,7 +6,9 @@
 
 namespace lithe {
 
-inline float bf16_to_f32(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+inline float bf16_to_f32(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
 
 /// Round to nearest even; NaN stays a (quiet) NaN.
 inline std::uint16_t f32_to_bf16(float value) {

@@ -17,18 +17,26 @@ namespace lithe::tokenizer {
 using TokenId = std::int32_t;
 
 /// The numbers GGUF uses for tokenizer.ggml.token_type.
-enum class TokenType : std::uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum class TokenType : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
-/// Everything that defines a vocabulary. Views must outlive create() only: the tokenizer copies what it keeps.
+/// Everything that defines a vocabulary. Views must outlive create() only: the tokenizer copies what it
+/// keeps.
 struct VocabSpec {
-  std::string model;                          // tokenizer.ggml.model: "gpt2" = byte-level BPE
-  std::string pre;                            // tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe", "qwen2", ...
-  std::vector<std::string_view> tokens;       // by id, in the byte-level alphabet for BPE
-  std::vector<TokenType> types;               // by id; empty = all normal
-  std::vector<std::string_view> merges;       // "left right", best first
+  std::string model;                     // tokenizer.ggml.model: "gpt2" = byte-level BPE
+  std::string pre;                       // tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe", "qwen2", ...
+  std::vector<std::string_view> tokens;  // by id, in the byte-level alphabet for BPE
+  std::vector<TokenType> types;          // by id; empty = all normal
+  std::vector<std::string_view> merges;  // "left right", best first
   std::optional<TokenId> bos, eos, eot, unk, pad;
-  std::set<TokenId> extra_eos;                // further ids that end an answer (generation_config, <|im_end|>, ...)
-  std::optional<bool> add_bos, add_eos;       // nothing: the default of `pre`
+  std::set<TokenId> extra_eos;  // further ids that end an answer (generation_config, <|im_end|>, ...)
+  std::optional<bool> add_bos, add_eos;  // nothing: the default of `pre`
 };
 
 /// Bytes [begin, end) of a text.
@@ -37,8 +45,8 @@ struct ByteRange {
 };
 
 struct EncodeOptions {
-  bool add_special = true;     // BOS / EOS as the vocabulary asks; never a second BOS if the text begins with it
-  bool parse_special = true;   // control tokens written in the text become their ids
+  bool add_special = true;  // BOS / EOS as the vocabulary asks; never a second BOS if the text begins with it
+  bool parse_special = true;  // control tokens written in the text become their ids
   /// Parts that a user wrote inside a rendered template: a control token touching one stays plain text there.
   /// Ascending, disjoint.
   std::span<const ByteRange> untrusted = {};
@@ -53,8 +61,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Any bytes, valid UTF-8 or not. Linear in the text's length. Fails only when a symbol has no token and the
-  /// vocabulary no <unk>.
+  /// Any bytes, valid UTF-8 or not. Linear in the text's length. Fails only when a symbol has no token and
+  /// the vocabulary no <unk>.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// The bytes of the ids, control tokens left out unless `with_special`. Out-of-range ids are an error.
@@ -62,13 +70,13 @@ class Tokenizer {
 
   /// The bytes of one id (empty for control tokens unless `with_special`); empty when out of range.
   std::string_view piece(TokenId id, bool with_special = true) const;
-  std::optional<TokenId> find(std::string_view token) const;   // by its written form, e.g. "<|im_end|>"
+  std::optional<TokenId> find(std::string_view token) const;  // by its written form, e.g. "<|im_end|>"
 
   std::int64_t size() const;
   TokenType type(TokenId id) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
-  std::string_view written(TokenId id) const;                   // as in the vocabulary; empty when out of range
+  std::string_view written(TokenId id) const;  // as in the vocabulary; empty when out of range
   bool add_bos() const;
   /// Ends an answer: the union of eos, eot and extra_eos.
   bool ends_generation(TokenId id) const;
@@ -86,13 +94,13 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool with_special = false)
       : tokenizer_(&tokenizer), with_special_(with_special) {}
-  std::string push(TokenId id);   // the characters that id completes; may be empty
-  std::string flush();            // what is left, at the end
+  std::string push(TokenId id);  // the characters that id completes; may be empty
+  std::string flush();           // what is left, at the end
 
  private:
   const Tokenizer* tokenizer_;
   bool with_special_;
-  std::string pending_;           // an incomplete UTF-8 sequence, at most 3 bytes
+  std::string pending_;  // an incomplete UTF-8 sequence, at most 3 bytes
 };
 
 }  // namespace lithe::tokenizer

@@ -16,7 +16,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ThreadPoolTest, testing::Values(1, 2, 3, 8));
 TEST_P(ThreadPoolTest, RunReachesEveryWorkerOnce) {
   ThreadPool pool(GetParam());
   std::vector<int> hits(static_cast<std::size_t>(pool.size()), 0);
-  for (int round = 0; round < 2000; ++round) pool.run([&](int worker) { ++hits[static_cast<std::size_t>(worker)]; });
+  for (int round = 0; round < 2000; ++round)
+    pool.run([&](int worker) { ++hits[static_cast<std::size_t>(worker)]; });
   for (const int count : hits) EXPECT_EQ(count, 2000);
 }
 
