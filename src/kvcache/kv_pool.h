@@ -63,6 +63,7 @@ class SequenceCache {
   /// A second sequence that shares all pages.
   SequenceCache fork() const;
 
+  PagePool& pool() const { return *pool_; }
   std::int64_t length() const { return length_; }
   std::span<const PageId> pages() const { return pages_; }
 

@@ -1,0 +1,69 @@
+// What every layer needs to run: threads, kernels, scratch, and the one hook that looks inside.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+#include "layers/memory.h"
+
+namespace lithe::layers {
+
+/// Sees activations as they pass: calibration (GPTQ, AWQ), expert statistics, sparsity, profiling. All views
+/// are borrowed for the call, which comes from the thread that runs forward(), outside any parallel region.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// x: [rows, cols], rows `stride` floats apart: what the matrix `linear_id` (Linear::id()) is about to
+  /// multiply.
+  virtual void on_linear_input(int /*linear_id*/, const float* /*x*/, std::int64_t /*rows*/,
+                               std::int64_t /*cols*/, std::int64_t /*stride*/) {}
+  /// logits: [rows, experts], before the choice.
+  virtual void on_router(int /*layer*/, const float* /*logits*/, std::int64_t /*rows*/,
+                         std::int64_t /*experts*/) {}
+  /// x: [rows, hidden]: the residual stream after `layer`.
+  virtual void on_layer_output(int /*layer*/, const float* /*x*/, std::int64_t /*rows*/,
+                               std::int64_t /*hidden*/) {}
+};
+
+/// One per model; used by one forward pass at a time. The pool must outlive it.
+class ExecContext {
+ public:
+  ExecContext(ThreadPool& pool, const kernels::KernelTable& kernels);
+
+  ThreadPool& pool() const { return *pool_; }
+  int threads() const { return pool_->size(); }
+  const kernels::KernelTable& kernels() const { return *kernels_; }
+  ScratchArena& arena() { return arena_; }
+
+  /// Each worker's own scratch for the next parallel region, at least `bytes` big, 64-byte aligned. Call
+  /// reserve outside of regions; contents do not survive it.
+  void reserve_worker_scratch(std::size_t bytes);
+  std::span<std::byte> worker_scratch(int worker) {
+    const PageBuffer& buffer = worker_scratch_[static_cast<std::size_t>(worker)];
+    return {buffer.data(), buffer.size()};
+  }
+
+  Observer* observer() const { return observer_; }  // null: nobody looks
+  void set_observer(Observer* observer) { observer_ = observer; }
+
+  /// The largest scratch that attention took in one call, for `bench` and `inspect`.
+  std::uint64_t peak_attention_bytes() const { return peak_attention_bytes_; }
+  void note_attention_bytes(std::uint64_t bytes) {
+    if (bytes > peak_attention_bytes_) peak_attention_bytes_ = bytes;
+  }
+
+ private:
+  ThreadPool* pool_;
+  const kernels::KernelTable* kernels_;
+  ScratchArena arena_;
+  std::vector<PageBuffer> worker_scratch_;  // [threads]
+  std::size_t worker_bytes_ = 0;
+  Observer* observer_ = nullptr;
+  std::uint64_t peak_attention_bytes_ = 0;
+};
+
+}  // namespace lithe::layers
