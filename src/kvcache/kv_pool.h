@@ -16,10 +16,14 @@ namespace lithe::kvcache {
 
 using PageId = std::int32_t;
 
-/// Memory for `pages` pages of `page_bytes` each, reserved once and touched as used. Not thread-safe: the
-/// engine's.
+class SequenceCache;
+
+/// Memory for `pages` pages of `page_bytes` each: address space reserved at once, memory touched as pages are
+/// used (zeros at a page's first use). Not thread-safe: the engine's. A moved pool keeps its pages and its
+/// caches.
 class PagePool {
  public:
+  /// page_bytes > 0, a multiple of 64; page_tokens > 0. resource_exhausted when the system refuses the room.
   static Result<PagePool> create(std::size_t page_bytes, std::int64_t pages, int page_tokens);
   PagePool(PagePool&&) noexcept;
   PagePool& operator=(PagePool&&) noexcept;
@@ -27,7 +31,7 @@ class PagePool {
 
   Result<PageId> allocate();  // resource_exhausted when none is free; reference count 1
   void retain(PageId page);
-  void release(PageId page);
+  void release(PageId page);  // the last reference frees it
   int references(PageId page) const;
   std::byte* data(PageId page);
   std::byte* base();
@@ -41,12 +45,14 @@ class PagePool {
   Status check_integrity() const;
 
  private:
+  friend class SequenceCache;
   struct Impl;
   explicit PagePool(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-/// One sequence's pages. Move-only; gives its pages back when destroyed. Must not outlive the pool.
+/// One sequence's pages. Move-only; gives its pages back, last page first, when destroyed. Must not outlive
+/// the pool.
 class SequenceCache {
  public:
   explicit SequenceCache(PagePool& pool) : pool_(&pool) {}
@@ -54,20 +60,25 @@ class SequenceCache {
   SequenceCache& operator=(SequenceCache&&) noexcept;
   ~SequenceCache();
 
-  /// Room for `count` more tokens, writable (a shared last page is copied first). All or nothing.
+  /// Room for `count` more tokens, writable (a shared last page is copied first). All or nothing: on
+  /// resource_exhausted nothing has changed. The room stays writable until the next fork() or truncate().
   Status reserve(std::int64_t count);
   /// The model has stored `count` tokens of the reserved room.
   void commit(std::int64_t count);
   /// Back to the first `length` tokens (speculation's roll-back). Frees whole pages behind.
   void truncate(std::int64_t length);
-  /// A second sequence that shares all pages.
+  /// A second sequence that shares the pages of all committed tokens; reserved room stays with this one.
+  /// Both must reserve() before they write again.
   SequenceCache fork() const;
 
-  PagePool& pool() const { return *pool_; }
   std::int64_t length() const { return length_; }
   std::span<const PageId> pages() const { return pages_; }
 
+  PagePool& pool() const { return *pool_; }
+
  private:
+  void release_from(std::size_t first);
+
   PagePool* pool_;
   std::int64_t length_ = 0;
   std::vector<PageId> pages_;
