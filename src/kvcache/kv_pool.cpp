@@ -227,14 +227,4 @@ SequenceCache SequenceCache::fork() const {
   return child;
 }
 
-std::byte* SequenceCache::base() const {
-  return pool.base;
-}
-std::size_t SequenceCache::page_bytes() const {
-  return pool.page_bytes;
-}
-int SequenceCache::page_tokens() const {
-  return pool.page_tokens;
-}
-
 }  // namespace lithe::kvcache

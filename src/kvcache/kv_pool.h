@@ -19,8 +19,8 @@ using PageId = std::int32_t;
 class SequenceCache;
 
 /// Memory for `pages` pages of `page_bytes` each: address space reserved at once, memory touched as pages are
-/// used (zeros at a page's first use). Not thread-safe: the engine's. A moved pool keeps its pages and its
-/// caches.
+/// used (zeros at a page's first use). Not thread-safe: the engine's. Caches point to their pool: do not move
+/// it while it has any.
 class PagePool {
  public:
   /// page_bytes > 0, a multiple of 64; page_tokens > 0. resource_exhausted when the system refuses the room.
@@ -73,7 +73,6 @@ class SequenceCache {
 
   std::int64_t length() const { return length_; }
   std::span<const PageId> pages() const { return pages_; }
-
   PagePool& pool() const { return *pool_; }
 
  private:
