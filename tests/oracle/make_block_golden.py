@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/blocks/blocks.bin: what ggml makes of given values, and of given blocks.
+
+Usage: make_block_golden.py PATH/TO/libggml-base.so   (any build of ggml without fast-math and FMA in that library)
+
+The file: u32 count, float values[count]; then a record per format: name[8], u32 bytes, encoded blocks of the values,
+u32 count2, u32 bytes2, random blocks, float decoded[count2]. All little-endian.
+"""
+import ctypes
+import pathlib
+import struct
+import sys
+
+import numpy as np
+
+FORMATS = {  # values and bytes a block, positions of f16 scales
+    "q8_0": (32, 34, [0]), "q4_0": (32, 18, [0]), "q4_1": (32, 20, [0, 2]), "q5_0": (32, 22, [0]),
+    "q5_1": (32, 24, [0, 2]), "q4_K": (256, 144, [0, 2]), "q5_K": (256, 176, [0, 2]), "q6_K": (256, 210, [208]),
+}
+
+
+def values(rng):
+    n = 256
+    parts = [
+        rng.normal(size=n) * 0.02, rng.standard_cauchy(size=n), rng.uniform(0, 1, size=n), np.zeros(n),
+        np.repeat([0.37, -2.5], n // 2), rng.normal(size=n) * np.exp(rng.uniform(-20, 8, size=n)),
+        np.where(rng.random(n) < 0.95, 0, rng.normal(size=n)), rng.integers(-8, 8, size=n) / 8,
+    ]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def main():
+    ggml = ctypes.CDLL(sys.argv[1])
+    rng = np.random.default_rng(20240)
+    x = values(rng)
+    pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
+    out = bytearray(struct.pack("<I", x.size) + x.tobytes())
+    for name, (elems, size, scales) in FORMATS.items():
+        encoded = np.zeros(x.size // elems * size, np.uint8)
+        getattr(ggml, f"quantize_row_{name}_ref")(pointer(x), pointer(encoded), ctypes.c_int64(x.size))
+        count = 512
+        blocks = rng.integers(0, 256, size=(count // elems, size), dtype=np.uint8)
+        for at in scales:
+            blocks[:, at + 1] &= 0xBB  # no infinity, no NaN
+        blocks = np.ascontiguousarray(blocks)
+        decoded = np.zeros(count, np.float32)
+        getattr(ggml, f"dequantize_row_{name}")(pointer(blocks), pointer(decoded), ctypes.c_int64(count))
+        out += name.lower().encode().ljust(8, b"\0")
+        out += struct.pack("<I", encoded.size) + encoded.tobytes()
+        out += struct.pack("<II", count, blocks.size) + blocks.tobytes() + decoded.tobytes()
+    path = pathlib.Path(__file__).parent.parent / "golden/blocks/blocks.bin"
+    path.write_bytes(out)
+    print(f"{path}: {len(out)} bytes, {len(FORMATS)} formats")
+
+
+if __name__ == "__main__":
+    main()
