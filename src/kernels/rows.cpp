@@ -1,0 +1,28 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rows.cpp"
+#include "kernels/simd_targets.h"
+
+#include <hwy/foreach_target.h>
+
+#include "kernels/fill.h"
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lithe::kernels {
+namespace HWY_NAMESPACE {
+
+void fill_rows(KernelTable&) {}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lithe::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lithe::kernels {
+
+void fill_rows_reference(KernelTable&) {}
+
+LITHE_DEFINE_FILL(fill_rows)
+
+}  // namespace lithe::kernels
+#endif
