@@ -59,6 +59,19 @@ struct AttentionJob {
   const float* sinks = nullptr;  // [q_heads] extra logits without a value, or null
 };
 
+/// The keys that row `row` of a job sees: [begin, end), empty when begin == end.
+struct KeyRange {
+  std::int64_t begin = 0, end = 0;
+};
+inline KeyRange visible_keys(const AttentionJob& job, std::int64_t row) {
+  const std::int64_t position = job.first_position + row;
+  KeyRange keys{0, job.key_count};
+  if (job.causal && position + 1 < keys.end) keys.end = position + 1;
+  if (job.window > 0 && position - job.window + 1 > 0) keys.begin = position - job.window + 1;
+  if (keys.begin > keys.end) keys.begin = keys.end;
+  return keys;
+}
+
 struct AttentionKernels {
   /// Stores keys and values of tokens [position, position + count) into their pages.
   /// k: [count, k_stride] with kv head h at h * key_dim; v likewise with value_dim.
@@ -69,11 +82,13 @@ struct AttentionKernels {
   /// All query heads of kv head `kv_head` for rows [row_begin, row_end): flash, blocks in order.
   void (*flash)(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
                 std::span<std::byte> scratch);
-  /// Flash-decoding: key block `block` alone of row `row`, all query heads of `kv_head`.
-  /// partial: [q_heads / kv_heads][2 + value_dim] = max, sum, output.
+  /// Flash-decoding: key block `block` (keys from block * kKeyBlock on) alone of row `row`, all query heads
+  /// of `kv_head`. partial: [q_heads / kv_heads][2 + value_dim] = max, sum, output; max is -inf when the row
+  /// sees no key of the block.
   void (*partial)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t block, float* partial,
                   std::span<std::byte> scratch);
-  /// Merges partials of blocks [block_begin, block_end) (ascending; stride floats apart) into job.out.
+  /// Merges the partials of `blocks` blocks, in ascending order and `stride` floats apart, into job.out: the
+  /// same bits as flash() when every block with a visible key is among them.
   void (*merge)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks,
                 const float* partials, std::int64_t stride);
 

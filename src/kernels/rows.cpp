@@ -11,7 +11,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 
-void fill_rows(KernelTable&) {}
+void fill_rows(KernelTable& table) {
+  fill_rows_reference(table);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lithe::kernels
@@ -19,8 +21,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lithe::kernels {
-
-void fill_rows_reference(KernelTable&) {}
 
 LITHE_DEFINE_FILL(fill_rows)
 

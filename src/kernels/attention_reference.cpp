@@ -1,0 +1,334 @@
+#include "kernels/attention_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/fill.h"
+#include "kernels/kv_layout.h"
+#include "tensor/half.h"
+
+namespace lithe::kernels {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+void store_f16(std::byte* at, float value) {
+  const std::uint16_t bits = f32_to_f16(value);
+  std::memcpy(at, &bits, 2);
+}
+float load_f16(const std::byte* at) {
+  std::uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  return f16_to_f32(bits);
+}
+
+// A group's scale as stored: finite even when its largest value is not.
+float group_scale(const float* x, int count) {
+  float largest = 0;
+  for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[i]));
+  return f16_to_f32(f32_to_f16(std::min(largest / 127.0f, 65504.0f)));
+}
+int encode(float x, float inverse_scale) {
+  return static_cast<int>(std::nearbyint(std::clamp(x * inverse_scale, -127.0f, 127.0f)));
+}
+
+void store_key_q8(std::byte* panel, const KvLayout& layout, int lane, const float* k, int dim) {
+  for (int group = 0; group < layout.key_groups; ++group) {
+    const int begin = group * 32, end = std::min(begin + 32, dim);
+    const float scale = group_scale(k + begin, end - begin), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    for (int channel = begin; channel < (end + 3) / 4 * 4; ++channel) {
+      const int code = channel < end ? encode(k[channel], inverse) : 0;
+      panel[static_cast<std::size_t>(channel / 4) * 64 + static_cast<std::size_t>(lane * 4 + channel % 4)] =
+          static_cast<std::byte>(code + 128);
+    }
+    store_f16(panel + layout.key_scales + static_cast<std::size_t>(group * kKeyLanes + lane) * 2, scale);
+  }
+}
+
+void store_value_q8(std::byte* row, std::byte* scales, const KvLayout& layout, const float* v, int dim) {
+  for (int group = 0; group < layout.value_groups; ++group) {
+    const int begin = group * 32, end = std::min(begin + 32, dim);
+    const float scale = group_scale(v + begin, end - begin), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    for (int channel = begin; channel < end; ++channel) {
+      row[channel] = static_cast<std::byte>(static_cast<std::int8_t>(encode(v[channel], inverse)));
+    }
+    store_f16(scales + static_cast<std::size_t>(group) * 2, scale);
+  }
+  std::fill(row + dim, row + layout.value_row_bytes, std::byte{0});
+}
+
+void store_key(std::byte* panel, const KvShape& shape, const KvLayout& layout, int lane, const float* k) {
+  if (shape.dtype == DType::q8_0) return store_key_q8(panel, layout, lane, k, shape.key_dim);
+  for (int channel = 0; channel < shape.key_dim; ++channel) {
+    const auto element = static_cast<std::size_t>(channel * kKeyLanes + lane);
+    if (shape.dtype == DType::f32) {
+      std::memcpy(panel + element * 4, k + channel, 4);
+    } else {
+      store_f16(panel + element * 2, k[channel]);
+    }
+  }
+}
+
+void store_value(std::byte* row, std::byte* scales, const KvShape& shape, const KvLayout& layout,
+                 const float* v) {
+  if (shape.dtype == DType::q8_0) return store_value_q8(row, scales, layout, v, shape.value_dim);
+  if (shape.dtype == DType::f32) {
+    std::memcpy(row, v, layout.value_row_bytes);
+    return;
+  }
+  for (int channel = 0; channel < shape.value_dim; ++channel) {
+    store_f16(row + static_cast<std::size_t>(channel) * 2, v[channel]);
+  }
+}
+
+// One query head of one row, seen from the loops below.
+struct Line {
+  const AttentionJob& job;
+  int head, kv_head;
+  const float* q;
+  float* out;
+};
+Line line_of(const AttentionJob& job, int head, std::int64_t row) {
+  return {job, head, head / (job.q_heads / job.kv.shape.kv_heads),
+          job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim,
+          job.out + row * job.out_stride + std::int64_t{head} * job.kv.shape.value_dim};
+}
+
+// scratch of every function below: a key, a value, then scores.
+struct Scratch {
+  float *key, *value, *state, *scores;
+};
+Scratch carve(std::span<std::byte> bytes, const KvShape& shape) {
+  auto* at = reinterpret_cast<float*>(bytes.data());
+  return {at, at + shape.key_dim, at + shape.key_dim + shape.value_dim,
+          at + shape.key_dim + 2 * shape.value_dim + 2};
+}
+std::size_t scratch_with_scores(const KvShape& shape, std::int64_t scores) {
+  return static_cast<std::size_t>(shape.key_dim + 2 * (shape.value_dim + 1) + scores) * sizeof(float);
+}
+
+// partial = [max, sum, output[value_dim]] of keys [begin, end), relative to their own max.
+void attend(const Line& line, std::int64_t begin, std::int64_t end, float* partial, const Scratch& scratch) {
+  const AttentionJob& job = line.job;
+  const int key_dim = job.kv.shape.key_dim, value_dim = job.kv.shape.value_dim;
+  float max = kMinusInfinity, sum = 0, *output = partial + 2;
+  for (std::int64_t j = begin; j < end; ++j) {
+    load_key(job.kv, line.kv_head, j, scratch.key);
+    float score = 0;
+    for (int i = 0; i < key_dim; ++i) score += line.q[i] * scratch.key[i];
+    score *= job.scale;
+    if (job.soft_cap > 0) score = job.soft_cap * std::tanh(score / job.soft_cap);
+    scratch.scores[j - begin] = score;
+    max = std::max(max, score);
+  }
+  std::fill(output, output + value_dim, 0.0f);
+  for (std::int64_t j = begin; j < end; ++j) {
+    const float p = std::exp(scratch.scores[j - begin] - max);
+    load_value(job.kv, line.kv_head, j, scratch.value);
+    for (int i = 0; i < value_dim; ++i) output[i] += p * scratch.value[i];
+    sum += p;
+  }
+  partial[0] = max;
+  partial[1] = sum;
+}
+
+// state = state merged with part, both [max, sum, output].
+void merge_into(float* state, const float* part, int value_dim) {
+  if (part[0] == kMinusInfinity) return;
+  const float max = std::max(state[0], part[0]);
+  const float old_factor = std::exp(state[0] - max), new_factor = std::exp(part[0] - max);
+  state[0] = max;
+  for (int i = 1; i < value_dim + 2; ++i) state[i] = state[i] * old_factor + part[i] * new_factor;
+}
+
+void clear_state(float* state, int value_dim) {
+  std::fill(state, state + value_dim + 2, 0.0f);
+  state[0] = kMinusInfinity;
+}
+
+// out = output / sum, the head's sink counted in; zeros when nothing was seen.
+void finish(const Line& line, float* state) {
+  const int value_dim = line.job.kv.shape.value_dim;
+  float factor = 1, sum = state[1];
+  if (line.job.sinks != nullptr) {
+    const float sink = line.job.sinks[line.head], max = std::max(state[0], sink);
+    factor = std::exp(state[0] - max);
+    sum = sum * factor + std::exp(sink - max);
+  }
+  for (int i = 0; i < value_dim; ++i) line.out[i] = sum > 0 ? state[2 + i] * factor / sum : 0.0f;
+}
+
+std::size_t flash_scratch_bytes(const KvShape& shape, int /*q_heads*/) {
+  return scratch_with_scores(shape, kKeyBlock) +
+         static_cast<std::size_t>(shape.value_dim + 2) * sizeof(float);
+}
+
+void flash(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+           std::span<std::byte> bytes) {
+  const int group = job.q_heads / job.kv.shape.kv_heads, value_dim = job.kv.shape.value_dim;
+  const Scratch scratch = carve(bytes, job.kv.shape);
+  float* part = scratch.scores + kKeyBlock;
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const KeyRange keys = visible_keys(job, row);
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const Line line = line_of(job, head, row);
+      clear_state(scratch.state, value_dim);
+      for (std::int64_t begin = keys.begin; begin < keys.end; begin = (begin / kKeyBlock + 1) * kKeyBlock) {
+        attend(line, begin, std::min(keys.end, (begin / kKeyBlock + 1) * kKeyBlock), part, scratch);
+        merge_into(scratch.state, part, value_dim);
+      }
+      finish(line, scratch.state);
+    }
+  }
+}
+
+void partial(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t block, float* out,
+             std::span<std::byte> bytes) {
+  const int group = job.q_heads / job.kv.shape.kv_heads;
+  const KeyRange keys = visible_keys(job, row);
+  const std::int64_t begin = std::max(keys.begin, block * kKeyBlock);
+  const std::int64_t end = std::max(begin, std::min(keys.end, (block + 1) * kKeyBlock));
+  for (int g = 0; g < group; ++g) {
+    attend(line_of(job, kv_head * group + g, row), begin, end,
+           out + std::int64_t{g} * (job.kv.shape.value_dim + 2), carve(bytes, job.kv.shape));
+  }
+}
+
+void merge(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks, const float* partials,
+           std::int64_t stride) {
+  const int group = job.q_heads / job.kv.shape.kv_heads, value_dim = job.kv.shape.value_dim;
+  for (int g = 0; g < group; ++g) {
+    const Line line = line_of(job, kv_head * group + g, row);
+    // The output row holds the state's output meanwhile: merge wants no scratch.
+    float max = kMinusInfinity, sum = 0;
+    std::fill(line.out, line.out + value_dim, 0.0f);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const float* part = partials + block * stride + std::int64_t{g} * (value_dim + 2);
+      if (part[0] == kMinusInfinity) continue;
+      const float higher = std::max(max, part[0]);
+      const float old_factor = std::exp(max - higher), new_factor = std::exp(part[0] - higher);
+      max = higher;
+      sum = sum * old_factor + part[1] * new_factor;
+      for (int i = 0; i < value_dim; ++i) line.out[i] = line.out[i] * old_factor + part[2 + i] * new_factor;
+    }
+    float factor = 1;
+    if (job.sinks != nullptr) {
+      const float sink = job.sinks[line.head], higher = std::max(max, sink);
+      factor = std::exp(max - higher);
+      sum = sum * factor + std::exp(sink - higher);
+    }
+    for (int i = 0; i < value_dim; ++i) line.out[i] = sum > 0 ? line.out[i] * factor / sum : 0.0f;
+  }
+}
+
+std::size_t naive_scratch_bytes(const AttentionJob& job) {
+  return scratch_with_scores(job.kv.shape, job.rows * job.key_count);
+}
+
+void naive(const AttentionJob& job, int q_head, std::span<std::byte> bytes) {
+  Scratch scratch = carve(bytes, job.kv.shape);
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const KeyRange keys = visible_keys(job, row);
+    const Line line = line_of(job, q_head, row);
+    attend(line, keys.begin, keys.end, scratch.state, scratch);
+    finish(line, scratch.state);
+    scratch.scores += job.key_count;
+  }
+}
+
+constexpr std::int64_t kChunkKeys = 1024;
+
+std::size_t chunked_scratch_bytes(const AttentionJob& job) {
+  return scratch_with_scores(job.kv.shape, kChunkKeys) +
+         static_cast<std::size_t>(job.kv.shape.value_dim + 2) * sizeof(float);
+}
+
+void chunked(const AttentionJob& job, int q_head, std::span<std::byte> bytes) {
+  const Scratch scratch = carve(bytes, job.kv.shape);
+  const int value_dim = job.kv.shape.value_dim;
+  float* part = scratch.scores + kChunkKeys;
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const KeyRange keys = visible_keys(job, row);
+    const Line line = line_of(job, q_head, row);
+    clear_state(scratch.state, value_dim);
+    for (std::int64_t begin = keys.begin; begin < keys.end; begin += kChunkKeys) {
+      attend(line, begin, std::min(keys.end, begin + kChunkKeys), part, scratch);
+      merge_into(scratch.state, part, value_dim);
+    }
+    finish(line, scratch.state);
+  }
+}
+
+}  // namespace
+
+void reference_store(const KvView& kv, const float* k, std::int64_t k_stride, const float* v,
+                     std::int64_t v_stride, std::int64_t position, std::int64_t count) {
+  const KvLayout layout(kv.shape);
+  for (int kv_head = 0; kv_head < kv.shape.kv_heads; ++kv_head) {
+    const KvHead head(kv, layout, kv_head);
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t token = (position + t) % kPageTokens;
+      std::byte* page = head.page((position + t) / kPageTokens);
+      store_key(page + static_cast<std::size_t>(token / kKeyLanes) * layout.key_panel_bytes, kv.shape, layout,
+                static_cast<int>(token % kKeyLanes),
+                k + t * k_stride + std::int64_t{kv_head} * kv.shape.key_dim);
+      store_value(page + layout.values + static_cast<std::size_t>(token) * layout.value_row_bytes,
+                  page + layout.value_scales + static_cast<std::size_t>(token * layout.value_groups) * 2,
+                  kv.shape, layout, v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim);
+    }
+  }
+}
+
+void load_key(const KvView& kv, int kv_head, std::int64_t position, float* out) {
+  const KvLayout layout(kv.shape);
+  const auto token = static_cast<std::size_t>(position % kPageTokens), lane = token % kKeyLanes;
+  const std::byte* panel =
+      KvHead(kv, layout, kv_head).page(position / kPageTokens) + token / kKeyLanes * layout.key_panel_bytes;
+  for (std::size_t channel = 0; channel < static_cast<std::size_t>(kv.shape.key_dim); ++channel) {
+    switch (kv.shape.dtype) {
+      case DType::f32:
+        std::memcpy(out + channel, panel + (channel * kKeyLanes + lane) * 4, 4);
+        break;
+      case DType::f16:
+        out[channel] = load_f16(panel + (channel * kKeyLanes + lane) * 2);
+        break;
+      default: {
+        const int code = static_cast<int>(panel[channel / 4 * 64 + lane * 4 + channel % 4]) - 128;
+        out[channel] = static_cast<float>(code) *
+                       load_f16(panel + layout.key_scales + (channel / 32 * kKeyLanes + lane) * 2);
+      }
+    }
+  }
+}
+
+void load_value(const KvView& kv, int kv_head, std::int64_t position, float* out) {
+  const KvLayout layout(kv.shape);
+  const auto token = static_cast<std::size_t>(position % kPageTokens);
+  const std::byte* page = KvHead(kv, layout, kv_head).page(position / kPageTokens);
+  const std::byte* row = page + layout.values + token * layout.value_row_bytes;
+  for (std::size_t channel = 0; channel < static_cast<std::size_t>(kv.shape.value_dim); ++channel) {
+    switch (kv.shape.dtype) {
+      case DType::f32:
+        std::memcpy(out + channel, row + channel * 4, 4);
+        break;
+      case DType::f16:
+        out[channel] = load_f16(row + channel * 2);
+        break;
+      default: {
+        const auto code = static_cast<std::int8_t>(row[channel]);
+        out[channel] = static_cast<float>(code) *
+                       load_f16(page + layout.value_scales +
+                                (token * static_cast<std::size_t>(layout.value_groups) + channel / 32) * 2);
+      }
+    }
+  }
+}
+
+void fill_attention_reference(KernelTable& table) {
+  table.attention = {reference_store, flash_scratch_bytes,   flash,  partial, merge, naive_scratch_bytes,
+                     naive,           chunked_scratch_bytes, chunked};
+}
+
+}  // namespace lithe::kernels
