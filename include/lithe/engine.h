@@ -28,28 +28,28 @@ enum class KvType : std::uint8_t { automatic, f32, f16, q8_0 };
 enum class AttentionKind : std::uint8_t { flash, naive, chunked };
 
 struct ModelOptions {
-  int threads = 0;                                // 0: physical cores within the cgroup's quota and the affinity mask
-  bool f32_activations = false;                   // full fidelity instead of the fastest arithmetic
+  int threads = 0;               // 0: physical cores within the cgroup's quota and the affinity mask
+  bool f32_activations = false;  // full fidelity instead of the fastest arithmetic
   AttentionKind attention = AttentionKind::flash;
-  KvType kv_type = KvType::automatic;             // automatic: f16
-  bool check_tensors = false;                     // look for NaN and Inf while loading
-  std::string chat_template;                      // overrides the file's; empty: the file's own
+  KvType kv_type = KvType::automatic;  // automatic: f16
+  bool check_tensors = false;          // look for NaN and Inf while loading
+  std::string chat_template;           // overrides the file's; empty: the file's own
 };
 
 /// What a loaded model is. Bytes are exact, not estimates.
 struct ModelInfo {
   std::string path, family, name, isa;
-  std::string weight_type;                        // of most weights: "q4_1", ...
+  std::string weight_type;  // of most weights: "q4_1", ...
   int threads = 0;
-  std::int64_t context = 0;                       // trained length in tokens
-  std::int64_t vocab = 0;                         // ids below this may be chosen
+  std::int64_t context = 0;  // trained length in tokens
+  std::int64_t vocab = 0;    // ids below this may be chosen
   std::int64_t parameters = 0;
   std::uint64_t file_bytes = 0, weight_bytes = 0, kv_bytes_per_token = 0;
   bool has_chat_template = false;
 };
 
 struct Message {
-  std::string role;                               // "system", "user", "assistant", ...
+  std::string role;  // "system", "user", "assistant", ...
   std::string content;
 };
 
@@ -78,25 +78,25 @@ class Model {
 };
 
 struct EngineOptions {
-  std::int64_t max_model_len = 0;                 // prompt and answer together; 0: the model's, or what fits in memory
-  int max_num_seqs = 16;                          // requests in one step
-  std::int64_t max_num_batched_tokens = 512;      // tokens in one step: every running decode, then prompts
-  std::uint64_t kv_cache_memory = 0;              // bytes; 0: room for max_num_seqs full lengths, or what fits
-  bool kv_cache = true;                           // false: recompute everything each step (a baseline; same text)
-  int warm_prefixes = 0;                          // finished requests whose keys and values stay for a longer prompt
+  std::int64_t max_model_len = 0;  // prompt and answer together; 0: the model's, or what fits in memory
+  int max_num_seqs = 16;           // requests in one step
+  std::int64_t max_num_batched_tokens = 512;  // tokens in one step: every running decode, then prompts
+  std::uint64_t kv_cache_memory = 0;          // bytes; 0: room for max_num_seqs full lengths, or what fits
+  bool kv_cache = true;                       // false: recompute everything each step (a baseline; same text)
+  int warm_prefixes = 0;  // finished requests whose keys and values stay for a longer prompt
 };
 
 /// One question. Exactly one of messages, prompt and tokens is set.
 struct Request {
-  std::vector<Message> messages;                  // through the model's chat template
-  std::optional<std::string> prompt;              // as it is
-  std::vector<std::int32_t> tokens;               // ids, as they are
+  std::vector<Message> messages;      // through the model's chat template
+  std::optional<std::string> prompt;  // as it is
+  std::vector<std::int32_t> tokens;   // ids, as they are
   SamplingOptions sampling;
-  std::int64_t max_tokens = -1;                   // of the answer; -1: until the length is full
-  std::int64_t min_tokens = 0;                    // no end before this many
-  std::vector<std::string> stop;                  // the answer ends before the first of these; at most 64
+  std::int64_t max_tokens = -1;   // of the answer; -1: until the length is full
+  std::int64_t min_tokens = 0;    // no end before this many
+  std::vector<std::string> stop;  // the answer ends before the first of these; at most 64
   std::vector<std::int32_t> stop_token_ids;
-  bool ignore_eos = false;                        // end tokens are never chosen
+  bool ignore_eos = false;  // end tokens are never chosen
 };
 
 using RequestId = std::int64_t;
@@ -106,26 +106,26 @@ const char* finish_reason_name(FinishReason reason);
 
 struct Usage {
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;                 // of the prompt, found warm
-  std::int64_t completion_tokens = 0;
-  double queue_seconds = 0;                       // submitted -> first computed
-  double prefill_seconds = 0;                     // first computed -> first token
-  double decode_seconds = 0;                      // first token -> last token
-  std::uint64_t kv_bytes = 0;                     // pages held at the end
+  std::int64_t cached_tokens = 0;      // of the prompt, found warm
+  std::int64_t completion_tokens = 0;  // the end token, where there was one, included
+  double queue_seconds = 0;            // submitted -> first computed
+  double prefill_seconds = 0;          // first computed -> first token
+  double decode_seconds = 0;           // first token -> last token
+  std::uint64_t kv_bytes = 0;          // pages held at the end
   int preemptions = 0;
 
-  double prefill_rate() const;                    // computed prompt tokens a second; 0 when unknown
-  double decode_rate() const;                     // tokens after the first, a second; 0 when unknown
+  double prefill_rate() const;  // computed prompt tokens a second; 0 when unknown
+  double decode_rate() const;   // tokens after the first, a second; 0 when unknown
 };
 
 /// How a request ended; every request ends exactly once.
 struct Completion {
   RequestId id = 0;
-  std::string text;                               // what was streamed, in one piece
-  std::vector<std::int32_t> tokens;               // chosen, without the end token
+  std::string text;                  // what was streamed, in one piece
+  std::vector<std::int32_t> tokens;  // chosen, without the end token
   FinishReason reason = FinishReason::stop;
-  Status status;                                  // why, when failed
-  std::uint64_t seed = 0;                         // the one used
+  Status status;           // why, when failed
+  std::uint64_t seed = 0;  // the one used
   Usage usage;
 };
 

@@ -1,0 +1,225 @@
+// The public API over Core and LoadedModel.
+#include "lithe/engine.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "engine/core.h"
+#include "engine/loaded_model.h"
+
+namespace lithe {
+
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::aborted:
+      return "abort";
+    case FinishReason::failed:
+      return "error";
+  }
+  return "error";
+}
+
+double Usage::prefill_rate() const {
+  return prefill_seconds > 0 ? static_cast<double>(prompt_tokens - cached_tokens) / prefill_seconds : 0;
+}
+
+double Usage::decode_rate() const {
+  return decode_seconds > 0 ? static_cast<double>(completion_tokens - 1) / decode_seconds : 0;
+}
+
+// --- Model ------------------------------------------------------------------------------------------------------------
+
+struct Model::Impl {
+  std::unique_ptr<engine::LoadedModel> loaded;
+};
+
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::~Model() = default;
+
+Result<std::shared_ptr<Model>> Model::load(const std::string& path, const ModelOptions& options) {
+  LITHE_ASSIGN_OR_RETURN(auto loaded, engine::LoadedModel::load(path, options));
+  auto impl = std::make_unique<Impl>();
+  impl->loaded = std::move(loaded);
+  return std::shared_ptr<Model>(new Model(std::move(impl)));
+}
+
+const ModelInfo& Model::info() const {
+  return impl_->loaded->info();
+}
+
+Result<std::vector<std::int32_t>> Model::tokenize(std::string_view text, bool special) const {
+  tokenizer::EncodeOptions options;
+  options.add_special = options.parse_special = special;
+  return impl_->loaded->tokenizer().encode(text, options);
+}
+
+Result<std::string> Model::detokenize(std::span<const std::int32_t> ids, bool with_special) const {
+  return impl_->loaded->tokenizer().decode(ids, with_special);
+}
+
+Result<std::vector<std::int32_t>> Model::tokenize_chat(std::span<const Message> messages) const {
+  return impl_->loaded->encode_chat(messages);
+}
+
+// --- Engine -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr double kMemoryShare = 0.9;  // of what is free, that an automatic pool may claim
+
+std::string human_bytes(std::uint64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
+  return fmt::format("{:.1f} MiB", b / (1 << 20));
+}
+
+struct Sizes {
+  std::int64_t length = 0;  // max_model_len
+  std::int64_t pool = 0;    // tokens in the page pool
+};
+
+/// The length and the pool that options and memory allow. What the user asked for is granted or refused, what he left
+/// open shrinks to what fits. The pool's pages are touched only when used, so a generous pool costs nothing.
+Result<Sizes> size_pool(const ModelInfo& info, const EngineOptions& options) {
+  const std::uint64_t per_token = std::max<std::uint64_t>(info.kv_bytes_per_token, 1);
+  const std::uint64_t available = available_memory();
+  const bool explicit_memory = options.kv_cache_memory > 0;
+  const std::uint64_t memory =
+      explicit_memory ? options.kv_cache_memory
+                      : static_cast<std::uint64_t>(static_cast<double>(available) * kMemoryShare);
+  if (explicit_memory && memory > available) {
+    return exhausted("the key-value cache needs {} (--kv-cache-memory), but only {} are free",
+                     human_bytes(memory), human_bytes(available));
+  }
+  const auto fits =
+      static_cast<std::int64_t>(memory / per_token / kernels::kPageTokens * kernels::kPageTokens);
+  Sizes sizes;
+  sizes.length = options.max_model_len > 0 ? options.max_model_len : info.context;
+  if (sizes.length > fits) {
+    if (options.max_model_len > 0 || fits < kernels::kPageTokens) {
+      return exhausted(
+          "a context of {} tokens needs {} of key-value cache, but {} {}: lower --max-model-len (-c), or use "
+          "a smaller --kv-cache-dtype (q8_0)",
+          sizes.length, human_bytes(static_cast<std::uint64_t>(sizes.length) * per_token),
+          human_bytes(memory), explicit_memory ? "are allowed (--kv-cache-memory)" : "are free");
+    }
+    log_warning("context limited to {} of {} tokens: {} of key-value cache fit", fits, sizes.length,
+                human_bytes(memory));
+    sizes.length = fits;
+  }
+  const auto whole = checked_mul(round_up<std::int64_t>(sizes.length, kernels::kPageTokens),
+                                 static_cast<std::int64_t>(options.max_num_seqs + options.warm_prefixes));
+  sizes.pool = explicit_memory ? fits : std::min(fits, whole.value_or(fits));
+  return sizes;
+}
+
+Status check_options(const EngineOptions& options) {
+  if (options.max_num_seqs < 1 || options.max_num_seqs > 4096) {
+    return invalid("max_num_seqs is {}: it must lie in [1, 4096]", options.max_num_seqs);
+  }
+  if (options.max_num_batched_tokens < options.max_num_seqs || options.max_num_batched_tokens > (1 << 20)) {
+    return invalid("max_num_batched_tokens is {}: it must lie in [max_num_seqs = {}, 1048576]",
+                   options.max_num_batched_tokens, options.max_num_seqs);
+  }
+  if (options.max_model_len < 0 || options.max_model_len > (std::int64_t{1} << 40)) {
+    return invalid("max_model_len is {}: it must lie in [1, 2^40], or 0 = the model's",
+                   options.max_model_len);
+  }
+  if (options.warm_prefixes < 0 || options.warm_prefixes > 1024) {
+    return invalid("warm_prefixes is {}: it must lie in [0, 1024]", options.warm_prefixes);
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  std::shared_ptr<Model> model;
+  std::int64_t max_model_len = 0;
+  std::optional<kvcache::PagePool> pool;  // outlives core, whose sequences give their pages back
+  std::optional<engine::Core> core;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<Engine> Engine::create(std::shared_ptr<Model> model, const EngineOptions& options) {
+  LITHE_RETURN_IF_ERROR(check_options(options));
+  LITHE_ASSIGN_OR_RETURN(const Sizes sizes, size_pool(model->info(), options));
+  engine::LoadedModel& loaded = *model->impl().loaded;
+  if (sizes.length > loaded.info().context) {
+    log_warning("a context of {} tokens is longer than the {} this model was trained on", sizes.length,
+                loaded.info().context);
+  }
+  auto impl = std::make_unique<Impl>();
+  LITHE_ASSIGN_OR_RETURN(impl->pool, loaded.model().make_pool(sizes.pool));
+  impl->max_model_len = sizes.length;
+  engine::CoreModel port;
+  port.forward = [&loaded](const models::Batch& batch, std::span<float> logits) {
+    return loaded.model().forward(batch, logits);
+  };
+  port.logits = loaded.model().spec().vocab;
+  port.tokenizer = &loaded.tokenizer();
+  port.kernels = &loaded.kernels();
+  port.pool = &*impl->pool;
+  engine::CoreOptions core;
+  core.scheduler = {options.max_num_seqs, options.max_num_batched_tokens,
+                    static_cast<std::size_t>(options.warm_prefixes)};
+  core.max_model_len = sizes.length;
+  core.kv_cache = options.kv_cache;
+  impl->core.emplace(std::move(port), core);
+  impl->model = std::move(model);
+  return Engine(std::move(impl));
+}
+
+Result<RequestId> Engine::submit(const Request& request, OnText on_text, OnDone on_done) {
+  const int given =
+      int{!request.messages.empty()} + int{request.prompt.has_value()} + int{!request.tokens.empty()};
+  if (given != 1)
+    return invalid("a request holds {} of messages, prompt and tokens: it must hold exactly one", given);
+  std::vector<std::int32_t> tokens = request.tokens;
+  if (!request.messages.empty()) {
+    LITHE_ASSIGN_OR_RETURN(tokens, impl_->model->tokenize_chat(request.messages));
+  } else if (request.prompt) {
+    LITHE_ASSIGN_OR_RETURN(tokens, impl_->model->tokenize(*request.prompt));
+  }
+  return impl_->core->submit(std::move(tokens), request, std::move(on_text), std::move(on_done));
+}
+
+void Engine::step() {
+  impl_->core->step();
+}
+bool Engine::idle() const {
+  return impl_->core->idle();
+}
+void Engine::cancel(RequestId id) {
+  impl_->core->cancel(id);
+}
+
+Result<Completion> Engine::generate(const Request& request, OnText on_text) {
+  std::optional<Completion> completion;
+  const auto id = submit(request, std::move(on_text), [&](Completion done) { completion = std::move(done); });
+  if (!id.ok()) return id.status();
+  while (!completion) step();
+  return std::move(*completion);
+}
+
+std::int64_t Engine::max_model_len() const {
+  return impl_->max_model_len;
+}
+EngineStats Engine::stats() const {
+  return impl_->core->stats();
+}
+Status Engine::check_integrity() const {
+  return impl_->pool->check_integrity();
+}
+
+}  // namespace lithe
