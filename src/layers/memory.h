@@ -65,6 +65,7 @@ class ScratchArena {
   }
   /// Forgets everything taken.
   void reset();
+  std::size_t used() const { return before_ + offset_; }
   std::size_t high_water() const { return high_water_; }
 
   /// Gives back, at its end, what was taken since its beginning.

@@ -1,0 +1,222 @@
+#include "layers/linear.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked.h"
+
+namespace lithe::layers {
+namespace {
+
+using kernels::Activations;
+using kernels::Arithmetic;
+using kernels::kPanelRows;
+using kernels::MatmulJob;
+
+constexpr int kArithmetics = 3;
+constexpr std::size_t kMaxGroup = 4;
+
+// From so many rows on, making the input ready is worth a parallel region of its own.
+constexpr std::int64_t kSerialPrepareRows = 2;
+// Rows a worker makes ready at a time.
+constexpr std::int64_t kPrepareRows = 8;
+// Activations of one task: they stay in a core's second-level cache while panels of weights stream by.
+constexpr std::size_t kTaskActivationBytes = std::size_t{512} << 10;
+constexpr std::int64_t kMinTaskRows = 48;
+// Tasks per worker: enough to even out a core that is held up, few enough that handing them out costs
+// nothing.
+constexpr std::int64_t kTasksPerWorker = 4;
+// Kernels take panels in pairs.
+constexpr std::int64_t kPanelUnit = 2;
+
+// The input in each arithmetic that some matrix of the group wants.
+struct PreparedInput {
+  std::array<Activations, kArithmetics> forms;
+  const Activations& form(Arithmetic arithmetic) const { return forms[static_cast<std::size_t>(arithmetic)]; }
+};
+
+PreparedInput prepare(ExecContext& context, const LinearInput& input, std::span<const Product> products) {
+  const kernels::KernelTable& table = context.kernels();
+  PreparedInput prepared;
+  std::array<std::byte*, kArithmetics> buffers{};
+  for (const Product& product : products) {
+    const auto slot = static_cast<std::size_t>(product.linear->arithmetic());
+    if (buffers[slot] != nullptr) continue;
+    const Arithmetic arithmetic = product.linear->arithmetic();
+    const std::size_t row_bytes = table.activation_bytes(arithmetic, input.cols);
+    buffers[slot] = context.arena().take_bytes(row_bytes * static_cast<std::size_t>(input.rows));
+    prepared.forms[slot] = {arithmetic, input.rows, input.cols, buffers[slot], row_bytes};
+  }
+
+  const float* x = input.x;
+  std::int64_t stride = input.stride;
+  const bool keep_rows = input.make != nullptr && context.observer() != nullptr;
+  float* made = nullptr;
+  if (keep_rows) {
+    made = context.arena().take<float>(input.rows * input.cols);
+    x = made;
+    stride = input.cols;
+  }
+  const auto prepare_rows = [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* source = x + row * stride;
+      if (input.make != nullptr) {
+        float* out =
+            keep_rows ? made + row * stride : reinterpret_cast<float*>(context.worker_scratch(worker).data());
+        (*input.make)(row, out);
+        source = out;
+      }
+      for (std::size_t slot = 0; slot < buffers.size(); ++slot) {
+        if (buffers[slot] == nullptr) continue;
+        const Activations& form = prepared.forms[slot];
+        table.prepare(form.arithmetic, source, stride, 1, input.cols,
+                      buffers[slot] + static_cast<std::size_t>(row) * form.row_bytes);
+      }
+    }
+  };
+  context.reserve_worker_scratch(static_cast<std::size_t>(input.cols) * sizeof(float));
+  if (input.rows <= kSerialPrepareRows) {
+    prepare_rows(0, input.rows, 0);
+  } else {
+    context.pool().parallel_for(ceil_div(input.rows, kPrepareRows), [&](std::int64_t index, int worker) {
+      const std::int64_t begin = index * kPrepareRows;
+      prepare_rows(begin, std::min(begin + kPrepareRows, input.rows), worker);
+    });
+  }
+  if (Observer* observer = context.observer()) {
+    for (const Product& product : products) {
+      observer->on_linear_input(product.linear->id(), x, input.rows, input.cols, stride);
+    }
+  }
+  return prepared;
+}
+
+// How a group is cut: row blocks by ranges of panels. The cut never changes a bit of the result.
+struct Cut {
+  std::int64_t row_block = 0, row_blocks = 0;
+  std::int64_t panels = 0, panel_chunks = 0;  // of all matrices in line, or of each side by side
+
+  std::int64_t tasks() const { return row_blocks * panel_chunks; }
+  std::int64_t chunk_begin(std::int64_t chunk) const {
+    return chunk == panel_chunks ? panels : panels * chunk / panel_chunks / kPanelUnit * kPanelUnit;
+  }
+};
+
+Cut choose_cut(std::int64_t rows, std::int64_t panels, std::size_t row_bytes, int threads) {
+  Cut cut;
+  cut.panels = panels;
+  const auto fitting = static_cast<std::int64_t>(kTaskActivationBytes / std::max<std::size_t>(row_bytes, 1));
+  const std::int64_t most = std::max(fitting, kMinTaskRows);
+  cut.row_blocks = ceil_div(rows, most);
+  cut.row_block = ceil_div(rows, cut.row_blocks);
+  const std::int64_t wanted =
+      ceil_div<std::int64_t>(threads == 1 ? 1 : threads * kTasksPerWorker, cut.row_blocks);
+  cut.panel_chunks = std::clamp<std::int64_t>(wanted, 1, ceil_div(panels, kPanelUnit));
+  return cut;
+}
+
+}  // namespace
+
+Arithmetic choose_arithmetic(DType dtype, const kernels::KernelTable& kernels, bool full) {
+  if (full) return Arithmetic::f32;
+  if (block_format(dtype).quantized()) return Arithmetic::int8;
+  return dtype == DType::bf16 && kernels.has_bf16 ? Arithmetic::bf16 : Arithmetic::f32;
+}
+
+std::size_t Linear::packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
+  const std::size_t panels = static_cast<std::size_t>(ceil_div<std::int64_t>(rows, kPanelRows));
+  return WeightMemory::padded(panels * kernels::packed_panel_bytes(dtype, cols));
+}
+
+Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMemory& memory,
+                    ThreadPool& pool) {
+  const auto stride = row_bytes(stored.dtype, static_cast<std::uint64_t>(stored.cols));
+  LITHE_CHECK(stride && stored.rows > 0 &&
+              stored.data.size() == *stride * static_cast<std::size_t>(stored.rows));
+  Linear linear;
+  linear.arithmetic_ = arithmetic;
+  linear.weights_ = {stored.dtype, stored.rows, stored.cols,
+                     memory.take(packed_bytes(stored.dtype, stored.rows, stored.cols)),
+                     kernels::packed_panel_bytes(stored.dtype, stored.cols)};
+  auto* const out = const_cast<std::byte*>(linear.weights_.data);  // ours until we return
+  pool.parallel_for(linear.weights_.panels(), [&](std::int64_t panel, int) {
+    const std::int64_t first = panel * kPanelRows;
+    const auto count = static_cast<int>(std::min<std::int64_t>(kPanelRows, stored.rows - first));
+    kernels::pack_panel(stored.dtype, stored.data.data() + static_cast<std::size_t>(first) * *stride, *stride,
+                        count, stored.cols,
+                        out + static_cast<std::size_t>(panel) * linear.weights_.panel_bytes);
+  });
+  return linear;
+}
+
+void Linear::set_bias(std::vector<float> bias) {
+  LITHE_CHECK(static_cast<std::int64_t>(bias.size()) == out_features());
+  bias_ = std::move(bias);
+}
+
+void Linear::describe(int id, std::string name, ShardRole role) {
+  id_ = id;
+  name_ = std::move(name);
+  shard_role_ = role;
+}
+
+void multiply(ExecContext& context, const LinearInput& input, std::span<const Product> products,
+              const ProductEpilogue* epilogue) {
+  if (input.rows == 0) return;
+  LITHE_CHECK(!products.empty() && products.size() <= kMaxGroup);
+  const bool side_by_side = epilogue != nullptr;
+  std::int64_t panels = 0;
+  for (const Product& product : products) {
+    LITHE_CHECK(product.linear->in_features() == input.cols);
+    LITHE_CHECK(!side_by_side || product.linear->out_features() == products[0].linear->out_features());
+    panels += product.linear->weights().panels();
+  }
+  if (side_by_side) panels = products[0].linear->weights().panels();
+
+  ScratchArena::Scope scope(context.arena());
+  const kernels::KernelTable& table = context.kernels();
+  const PreparedInput prepared = prepare(context, input, products);
+  context.reserve_worker_scratch(table.matmul_scratch_bytes());
+  const Cut cut = choose_cut(input.rows, panels, prepared.form(products[0].linear->arithmetic()).row_bytes,
+                             context.threads());
+
+  const auto run_product = [&](const Product& product, std::int64_t row_begin, std::int64_t row_end,
+                               std::int64_t panel_begin, std::int64_t panel_end, int worker) {
+    const Linear& linear = *product.linear;
+    table.matmul(MatmulJob{.weights = linear.weights(),
+                           .x = prepared.form(linear.arithmetic()),
+                           .bias = linear.bias(),
+                           .out = product.out,
+                           .out_stride = product.out_stride,
+                           .accumulate = product.accumulate,
+                           .row_begin = row_begin,
+                           .row_end = row_end,
+                           .panel_begin = panel_begin,
+                           .panel_end = panel_end,
+                           .scratch = context.worker_scratch(worker)});
+  };
+  context.pool().parallel_for(cut.tasks(), [&](std::int64_t task, int worker) {
+    const std::int64_t row_begin = task / cut.panel_chunks * cut.row_block;
+    const std::int64_t row_end = std::min(row_begin + cut.row_block, input.rows);
+    const std::int64_t begin = cut.chunk_begin(task % cut.panel_chunks);
+    const std::int64_t end = cut.chunk_begin(task % cut.panel_chunks + 1);
+    if (begin == end) return;
+    if (side_by_side) {
+      for (const Product& product : products) run_product(product, row_begin, row_end, begin, end, worker);
+      (*epilogue)(row_begin, row_end, begin* kPanelRows,
+                  std::min(end * kPanelRows, products[0].linear->out_features()));
+      return;
+    }
+    std::int64_t first = 0;  // of this matrix among all panels in line
+    for (const Product& product : products) {
+      const std::int64_t count = product.linear->weights().panels();
+      const std::int64_t from = std::max(begin, first), to = std::min(end, first + count);
+      if (from < to) run_product(product, row_begin, row_end, from - first, to - first, worker);
+      first += count;
+    }
+  });
+}
+
+}  // namespace lithe::layers

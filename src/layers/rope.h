@@ -1,0 +1,52 @@
+// Rotary position embedding: which angles, and their cosines and sines by position.
+// Sources: RoFormer (2104.09864); linear scaling (2306.15595); "llama3" scaling as published with Llama 3.1.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace lithe::layers {
+
+enum class RopeKind : std::uint8_t { none, half, interleaved };  // pairs (i, i + d/2) or (2i, 2i + 1)
+enum class RopeScaling : std::uint8_t { none, linear, llama3 };
+
+struct RopeSpec {
+  RopeKind kind = RopeKind::half;
+  int dim = 0;  // channels rotated, <= head_dim, even
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1.0;                                   // linear, llama3
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  std::int64_t original_context = 0;                     // llama3
+  std::vector<float> freq_divisors;                      // [dim / 2] from rope_freqs.weight, or empty
+};
+
+/// Radians a position for each pair, [dim / 2], scaling included.
+std::vector<float> rope_frequencies(const RopeSpec& spec);
+
+/// Grows as positions are asked for, so a long trained context costs nothing until it is used.
+class RopeTable {
+ public:
+  RopeTable() = default;
+  explicit RopeTable(const RopeSpec& spec);
+
+  bool enabled() const { return kind_ != RopeKind::none; }
+  bool interleaved() const { return kind_ == RopeKind::interleaved; }
+  int dim() const { return static_cast<int>(2 * frequencies_.size()); }
+
+  /// Positions [0, count) become valid. Not while another thread reads.
+  void extend(std::int64_t count);
+  const float* cos(std::int64_t position) const { return cos_.data() + position * half(); }  // [dim / 2]
+  const float* sin(std::int64_t position) const { return sin_.data() + position * half(); }
+
+ private:
+  std::int64_t half() const { return static_cast<std::int64_t>(frequencies_.size()); }
+  RopeKind kind_ = RopeKind::none;
+  std::vector<float> frequencies_;
+  std::vector<float> cos_, sin_;  // [positions, dim / 2]
+  std::int64_t positions_ = 0;
+};
+
+}  // namespace lithe::layers
