@@ -82,15 +82,15 @@ struct AttentionKernels {
   /// All query heads of kv head `kv_head` for rows [row_begin, row_end): flash, blocks in order.
   void (*flash)(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
                 std::span<std::byte> scratch);
-  /// Flash-decoding: key block `block` (keys from block * kKeyBlock on) alone of row `row`, all query heads
-  /// of `kv_head`. partial: [q_heads / kv_heads][2 + value_dim] = max, sum, output; max is -inf when the row
-  /// sees no key of the block.
-  void (*partial)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t block, float* partial,
-                  std::span<std::byte> scratch);
+  /// Flash-decoding: key block `block` (keys from block * kKeyBlock on) alone, for rows [row_begin, row_end)
+  /// and all query heads of `kv_head`. partials: [rows][q_heads / kv_heads][2 + value_dim] = max, sum,
+  /// output; max is -inf when the row sees no key of the block.
+  void (*partial)(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+                  std::int64_t block, float* partials, std::span<std::byte> scratch);
   /// Merges the partials of `blocks` blocks, in ascending order and `stride` floats apart, into job.out: the
   /// same bits as flash() when every block with a visible key is among them.
-  void (*merge)(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks,
-                const float* partials, std::int64_t stride);
+  void (*merge)(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+                std::int64_t blocks, const float* partials, std::int64_t stride);
 
   /// The measured alternatives. naive: all scores of a head at once, [rows, key_count] floats of scratch;
   /// chunked (Rabe & Staats): query chunks of 64 and big key chunks. Same result within rounding, not the

@@ -134,13 +134,17 @@ void attend(const Line& line, std::int64_t begin, std::int64_t end, float* parti
   partial[1] = sum;
 }
 
-// state = state merged with part, both [max, sum, output].
-void merge_into(float* state, const float* part, int value_dim) {
+// (max, sum, output) merged with part = [max, sum, output].
+void merge_into(float& max, float& sum, float* output, const float* part, int value_dim) {
   if (part[0] == kMinusInfinity) return;
-  const float max = std::max(state[0], part[0]);
-  const float old_factor = std::exp(state[0] - max), new_factor = std::exp(part[0] - max);
-  state[0] = max;
-  for (int i = 1; i < value_dim + 2; ++i) state[i] = state[i] * old_factor + part[i] * new_factor;
+  const float higher = std::max(max, part[0]);
+  const float old_factor = std::exp(max - higher), new_factor = std::exp(part[0] - higher);
+  max = higher;
+  sum = sum * old_factor + part[1] * new_factor;
+  for (int i = 0; i < value_dim; ++i) output[i] = output[i] * old_factor + part[2 + i] * new_factor;
+}
+void merge_into(float* state, const float* part, int value_dim) {
+  merge_into(state[0], state[1], state + 2, part, value_dim);
 }
 
 void clear_state(float* state, int value_dim) {
@@ -148,16 +152,20 @@ void clear_state(float* state, int value_dim) {
   state[0] = kMinusInfinity;
 }
 
-// out = output / sum, the head's sink counted in; zeros when nothing was seen.
-void finish(const Line& line, float* state) {
-  const int value_dim = line.job.kv.shape.value_dim;
-  float factor = 1, sum = state[1];
+// out = output / sum, the head's sink counted in; zeros when nothing was seen. output may be line.out.
+void finish(const Line& line, float max, float sum, const float* output) {
+  float factor = 1;
   if (line.job.sinks != nullptr) {
-    const float sink = line.job.sinks[line.head], max = std::max(state[0], sink);
-    factor = std::exp(state[0] - max);
-    sum = sum * factor + std::exp(sink - max);
+    const float sink = line.job.sinks[line.head], higher = std::max(max, sink);
+    factor = std::exp(max - higher);
+    sum = sum * factor + std::exp(sink - higher);
   }
-  for (int i = 0; i < value_dim; ++i) line.out[i] = sum > 0 ? state[2 + i] * factor / sum : 0.0f;
+  for (int i = 0; i < line.job.kv.shape.value_dim; ++i) {
+    line.out[i] = sum > 0 ? output[i] * factor / sum : 0.0f;
+  }
+}
+void finish(const Line& line, const float* state) {
+  finish(line, state[0], state[1], state + 2);
 }
 
 std::size_t flash_scratch_bytes(const KvShape& shape, int /*q_heads*/) {
@@ -184,42 +192,33 @@ void flash(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::in
   }
 }
 
-void partial(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t block, float* out,
-             std::span<std::byte> bytes) {
+void partial(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+             std::int64_t block, float* partials, std::span<std::byte> bytes) {
   const int group = job.q_heads / job.kv.shape.kv_heads;
-  const KeyRange keys = visible_keys(job, row);
-  const std::int64_t begin = std::max(keys.begin, block * kKeyBlock);
-  const std::int64_t end = std::max(begin, std::min(keys.end, (block + 1) * kKeyBlock));
-  for (int g = 0; g < group; ++g) {
-    attend(line_of(job, kv_head * group + g, row), begin, end,
-           out + std::int64_t{g} * (job.kv.shape.value_dim + 2), carve(bytes, job.kv.shape));
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const KeyRange keys = visible_keys(job, row);
+    const std::int64_t begin = std::max(keys.begin, block * kKeyBlock);
+    const std::int64_t end = std::max(begin, std::min(keys.end, (block + 1) * kKeyBlock));
+    for (int g = 0; g < group; ++g, partials += job.kv.shape.value_dim + 2) {
+      attend(line_of(job, kv_head * group + g, row), begin, end, partials, carve(bytes, job.kv.shape));
+    }
   }
 }
 
-void merge(const AttentionJob& job, int kv_head, std::int64_t row, std::int64_t blocks, const float* partials,
-           std::int64_t stride) {
+void merge(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+           std::int64_t blocks, const float* partials, std::int64_t stride) {
   const int group = job.q_heads / job.kv.shape.kv_heads, value_dim = job.kv.shape.value_dim;
-  for (int g = 0; g < group; ++g) {
-    const Line line = line_of(job, kv_head * group + g, row);
-    // The output row holds the state's output meanwhile: merge wants no scratch.
-    float max = kMinusInfinity, sum = 0;
-    std::fill(line.out, line.out + value_dim, 0.0f);
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const float* part = partials + block * stride + std::int64_t{g} * (value_dim + 2);
-      if (part[0] == kMinusInfinity) continue;
-      const float higher = std::max(max, part[0]);
-      const float old_factor = std::exp(max - higher), new_factor = std::exp(part[0] - higher);
-      max = higher;
-      sum = sum * old_factor + part[1] * new_factor;
-      for (int i = 0; i < value_dim; ++i) line.out[i] = line.out[i] * old_factor + part[2 + i] * new_factor;
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    for (int g = 0; g < group; ++g, partials += value_dim + 2) {
+      const Line line = line_of(job, kv_head * group + g, row);
+      float max = kMinusInfinity, sum = 0;
+      std::fill(line.out, line.out + value_dim, 0.0f);
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const float* part = partials + block * stride;
+        merge_into(max, sum, line.out, part, value_dim);
+      }
+      finish(line, max, sum, line.out);
     }
-    float factor = 1;
-    if (job.sinks != nullptr) {
-      const float sink = job.sinks[line.head], higher = std::max(max, sink);
-      factor = std::exp(max - higher);
-      sum = sum * factor + std::exp(sink - higher);
-    }
-    for (int i = 0; i < value_dim; ++i) line.out[i] = sum > 0 ? line.out[i] * factor / sum : 0.0f;
   }
 }
 
