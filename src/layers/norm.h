@@ -13,8 +13,8 @@ enum class NormKind : std::uint8_t { rms, layer };
 struct Norm {
   NormKind kind = NormKind::rms;
   float eps = 1e-5f;
-  std::vector<float> weight;  // [n]
-  std::vector<float> bias;    // [n], or empty
+  std::vector<float> weight{};  // [n]
+  std::vector<float> bias{};    // [n], or empty
 
   explicit operator bool() const { return !weight.empty(); }
 

@@ -3,32 +3,22 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "base/status.h"
+#include "layers/ffn.h"
+#include "layers/norm.h"
+#include "layers/rope.h"
 
 namespace lithe::models {
 
-enum class NormKind : std::uint8_t { rms, layer };
+using layers::Activation;
+using layers::FfnKind;
+using layers::NormKind;
+using layers::RopeKind;
+using layers::RopeScaling;
+using layers::RopeSpec;
 enum class NormPlace : std::uint8_t { pre, post, pre_and_post };
-enum class Activation : std::uint8_t { silu, gelu_tanh };
-enum class FfnKind : std::uint8_t { gated, plain };
-enum class RopeKind : std::uint8_t { none, half, interleaved };  // pairs (i, i + d/2) or (2i, 2i + 1)
-enum class RopeScaling : std::uint8_t { none, linear, llama3 };
-
-struct RopeSpec {
-  RopeKind kind = RopeKind::half;
-  int dim = 0;  // channels rotated, <= head_dim
-  double theta = 10000.0;
-  RopeScaling scaling = RopeScaling::none;
-  double factor = 1.0;                                   // linear, llama3
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
-  std::int64_t original_context = 0;                     // llama3
-  std::vector<float> freq_divisors;                      // [dim / 2] from rope_freqs.weight, or empty
-};
 
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;

@@ -4,20 +4,22 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "formats/gguf.h"
 #include "kernels/kernel_table.h"
+#include "layers/attention.h"
+#include "layers/context.h"
+#include "layers/linear.h"
 #include "models/arch_spec.h"
 #include "models/batch.h"
 
 namespace lithe::models {
 
 enum class Precision : std::uint8_t { automatic, f32 };  // f32: full-fidelity activations
-enum class AttentionMode : std::uint8_t { flash, naive, chunked };
+using layers::AttentionMode;                             // flash, naive, chunked
 
 struct ModelOptions {
   Precision precision = Precision::automatic;
@@ -51,6 +53,12 @@ class Model {
   /// Multiply-adds per token in the layers / in the head: the arithmetic floor of prefill.
   std::uint64_t layer_macs() const;
   std::uint64_t head_macs() const;
+
+  /// Every matrix that multiplies, in the order of Linear::id(): what an Observer's numbers mean.
+  std::vector<const layers::Linear*> linears() const;
+  /// Sees the activations of every forward() from now on; null: nobody. With an observer all rows go through
+  /// the last layer, wanted or not.
+  void set_observer(layers::Observer* observer);
 
   /// A page pool of this model's shape.
   Result<kvcache::PagePool> make_pool(std::int64_t tokens) const;

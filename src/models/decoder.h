@@ -1,0 +1,86 @@
+// One forward pass for every described decoder: the weights as bound from a file, and the walk of a batch
+// through them. Promise 1 rests here on three habits: rows never meet except in attention, work is cut only
+// where kernels promise equal bits, and keys and values are read back as the cache stores them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "layers/attention.h"
+#include "layers/context.h"
+#include "layers/ffn.h"
+#include "layers/linear.h"
+#include "layers/norm.h"
+#include "layers/rope.h"
+#include "models/arch_spec.h"
+#include "models/batch.h"
+
+namespace lithe::models {
+
+struct DecoderLayer {
+  layers::Norm attn_norm, q_norm, k_norm, ffn_norm;  // q_norm, k_norm: per head, or empty
+  layers::Linear q, k, v, attn_out;
+  layers::Ffn ffn;
+};
+
+/// Everything that a forward pass reads. The packed bytes lie in `memory`, in the order they are read.
+struct DecoderWeights {
+  layers::WeightMemory memory;
+  layers::Linear embedding;
+  std::vector<DecoderLayer> layers;
+  layers::Norm output_norm;
+  layers::Linear head;  // shares the embedding's bytes when tied
+
+  /// All matrices that multiply, in the order of their ids.
+  std::vector<const layers::Linear*> linears() const;
+};
+
+/// How keys and values of all layers lie in a page.
+class CacheLayout {
+ public:
+  CacheLayout() = default;
+  CacheLayout(const ArchSpec& spec, DType dtype);
+  std::size_t page_bytes() const { return page_bytes_; }
+  const kernels::KvShape& shape(std::size_t layer) const { return shapes_[layer]; }
+  std::size_t offset(std::size_t layer) const { return offsets_[layer]; }
+
+ private:
+  std::vector<kernels::KvShape> shapes_;
+  std::vector<std::size_t> offsets_;
+  std::size_t page_bytes_ = 0;
+};
+
+class Decoder {
+ public:
+  Decoder(ArchSpec spec, DecoderWeights weights, layers::AttentionMode attention, DType kv_dtype,
+          ThreadPool& pool, const kernels::KernelTable& kernels);
+
+  const ArchSpec& spec() const { return spec_; }
+  const DecoderWeights& weights() const { return weights_; }
+  const CacheLayout& cache_layout() const { return kv_; }
+  layers::ExecContext& context() { return context_; }
+  const layers::ExecContext& context() const { return context_; }
+
+  /// See Model::forward.
+  Status forward(const Batch& batch, std::span<float> logits);
+
+ private:
+  struct Pass;
+  Status check(const Batch& batch, std::span<const float> logits) const;
+  void begin(Pass& pass);
+  void run_layer(Pass& pass, std::size_t index);
+  void attend(Pass& pass, std::size_t index);
+  void keep_wanted_rows(Pass& pass);
+  void compute_logits(Pass& pass, std::span<float> logits);
+
+  ArchSpec spec_;
+  DecoderWeights weights_;
+  layers::AttentionMode attention_;
+  CacheLayout kv_;
+  layers::RopeTable rope_;
+  layers::ExecContext context_;
+};
+
+}  // namespace lithe::models

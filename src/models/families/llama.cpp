@@ -1,0 +1,30 @@
+// llama: Llama 1 to 3.3, SmolLM2, Mistral (GGUF files call it llama too) and their many relatives.
+// GGUF stores q and k with the rows of each head reordered so that rotary pairs are neighbours.
+#include <array>
+
+#include "models/families/dense.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 2> kHfNames{"LlamaForCausalLM", "MistralForCausalLM"};
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  return describe_dense(parameters, RopeKind::interleaved);
+}
+
+WeightTable weights(const ArchSpec&) {
+  WeightTable table = dense_weights(Transform::pair_heads);
+  add_qkv_biases(table, Presence::optional,
+                 Transform::pair_heads);  // attention_bias: rare, and nowhere stated
+  table.push_back({Role::attn_out_bias, "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias",
+                   Dim::none, Dim::hidden, Presence::optional});
+  return table;
+}
+
+}  // namespace
+
+const Family kLlama{"llama", kHfNames, describe, weights};
+
+}  // namespace lithe::models

@@ -1,0 +1,28 @@
+// qwen2: Qwen 2 and 2.5. Biases on q, k and v; rotary pairs half a head apart.
+#include <array>
+
+#include "models/families/dense.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 1> kHfNames{"Qwen2ForCausalLM"};
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
+  for (LayerSpec& layer : spec.layers) layer.qkv_bias = true;
+  return spec;
+}
+
+WeightTable weights(const ArchSpec&) {
+  WeightTable table = dense_weights(Transform::none);
+  add_qkv_biases(table, Presence::required, Transform::none);
+  return table;
+}
+
+}  // namespace
+
+const Family kQwen2{"qwen2", kHfNames, describe, weights};
+
+}  // namespace lithe::models

@@ -1,0 +1,31 @@
+// The families of models that Lithe runs, in one explicit table. A family is a description: parameters to
+// ArchSpec, and which tensors it has. docs/adding-a-model.md walks through a new one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "models/arch_spec.h"
+#include "models/parameters.h"
+#include "models/weight_table.h"
+
+namespace lithe::models {
+
+struct Family {
+  std::string_view name;                               // general.architecture
+  std::span<const std::string_view> hf_architectures;  // "LlamaForCausalLM", ...
+  /// Everything but the vocabulary's size and the rope divisors, which the tensors tell.
+  Result<ArchSpec> (*describe)(const Parameters& parameters);
+  WeightTable (*weights)(const ArchSpec& spec);
+};
+
+std::span<const Family> families();
+/// unsupported: names the architecture and those that are known.
+Result<const Family*> find_family(std::string_view name);
+
+// One line per family; each lies in families/NAME.cpp.
+extern const Family kLlama, kQwen2;
+
+}  // namespace lithe::models

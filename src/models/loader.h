@@ -1,0 +1,29 @@
+// From a parsed file to a described model with packed weights: every tensor found, shaped as the description
+// says, and accounted for.
+#pragma once
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "formats/gguf.h"
+#include "kernels/kernel_table.h"
+#include "models/arch_spec.h"
+#include "models/decoder.h"
+
+namespace lithe::models {
+
+struct LoadOptions {
+  bool full_precision = false;  // f32 activations everywhere
+  bool check_tensors = false;   // refuse NaN and Inf
+};
+
+struct LoadedModel {
+  ArchSpec spec;
+  DecoderWeights weights;
+};
+
+/// Packs with all threads and releases the file's pages behind. Errors name the parameter or tensor; unused
+/// tensors are a warning with their names.
+Result<LoadedModel> load_model(const formats::GgufFile& file, const LoadOptions& options,
+                               const kernels::KernelTable& kernels, ThreadPool& pool);
+
+}  // namespace lithe::models

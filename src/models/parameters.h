@@ -1,0 +1,43 @@
+// A model's hyper-parameters as its file states them, each held to a range: a file is untrusted, and a number
+// out of range must end in a message, never in an allocation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "formats/gguf.h"
+
+namespace lithe::models {
+
+/// Reads "ARCH.key" values. Errors name the key, its value and the range.
+class Parameters {
+ public:
+  Parameters(const formats::GgufFile& file, std::string_view architecture)
+      : file_(&file), architecture_(architecture) {}
+
+  const std::string& architecture() const { return architecture_; }
+  const formats::GgufFile& file() const { return *file_; }
+
+  Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
+  Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
+                                  std::int64_t fallback) const;
+  Result<double> real_or(std::string_view key, double least, double most, double fallback) const;
+  Result<std::string> text_or(std::string_view key, std::string_view fallback) const;
+
+ private:
+  std::string full_name(std::string_view key) const;
+  const formats::GgufFile* file_;
+  std::string architecture_;
+};
+
+/// What is believed of any model. Wide enough for every published one, narrow enough that products of two
+/// fit.
+struct Limits {
+  static constexpr std::int64_t layers = 1024, hidden = 1 << 17, heads = 4096, head_dim = 4096, ffn = 1 << 20,
+                                vocab = 1 << 24, context = std::int64_t{1} << 30;
+  static constexpr double theta = 1e12, eps = 0.1, scaling = 1e6;
+};
+
+}  // namespace lithe::models

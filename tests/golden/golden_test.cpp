@@ -1,0 +1,165 @@
+// Whole models against Hugging Face Transformers (tests/oracle/make_tiny_models.py).
+//
+// The measure is max |logit - golden| / max |golden| over all 40 x vocab logits of a model.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "models/family.h"
+#include "support.h"
+
+namespace lithe::test {
+namespace {
+
+using kernels::Isa;
+using models::Precision;
+
+constexpr std::array kModels{"llama_odd", "llama3_rope", "llama_linear", "mistral_window", "qwen2_bias"};
+
+struct Golden {
+  std::vector<std::int32_t> ids, greedy;
+  std::vector<float> logits;
+  explicit Golden(const std::string& name)
+      : ids(read_npy_i32(golden_path(name + ".ids.npy"))),
+        greedy(read_npy_i32(golden_path(name + ".greedy.npy"))),
+        logits(read_npy_f32(golden_path(name + ".logits.npy"))) {}
+};
+
+double error_of(const std::filesystem::path& path, const Golden& golden, const Runner::Options& options) {
+  Runner runner(path, options);
+  kvcache::SequenceCache cache = runner.sequence();
+  const std::vector<float> logits = runner.feed(cache, golden.ids);
+  EXPECT_EQ(logits.size(), golden.logits.size());
+  return relative_error(logits, golden.logits);
+}
+
+class GoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenTest, F32LogitsAgreeWithTransformers) {
+  const Golden golden(GetParam());
+  for (const Isa isa : kernels::available_isas()) {
+    for (const auto attention :
+         {models::AttentionMode::flash, models::AttentionMode::naive, models::AttentionMode::chunked}) {
+      const double error = error_of(golden_path(GetParam() + std::string(".gguf")), golden,
+                                    {.precision = Precision::f32, .attention = attention, .isa = isa});
+      EXPECT_LT(error, 1e-4) << kernels::isa_name(isa);
+      fmt::print("[ counts ] {} {}: {} logits, relative error {:.1e}\n", GetParam(), kernels::isa_name(isa),
+                 golden.logits.size(), error);
+    }
+  }
+}
+
+TEST_P(GoldenTest, GreedyTextIsEqual) {
+  const Golden golden(GetParam());
+  int equal = 0;
+  for (const Isa isa : kernels::available_isas()) {
+    Runner runner(golden_path(GetParam() + std::string(".gguf")), {.precision = Precision::f32, .isa = isa});
+    const std::vector<std::int32_t> text = runner.greedy(golden.ids, static_cast<int>(golden.greedy.size()));
+    EXPECT_EQ(text, golden.greedy) << kernels::isa_name(isa);
+    for (std::size_t i = 0; i < text.size(); ++i) equal += text[i] == golden.greedy[i];
+  }
+  fmt::print("[ counts ] {}: {} greedy ids equal\n", GetParam(), equal);
+}
+
+// The bounds are wide of what the formats round away, since these models amplify it: attention is peaked and layers
+// are narrow. What they must catch is a wrong scale or a swapped channel, which errs by 0.5 and more.
+TEST_P(GoldenTest, RoundedCachesStayNear) {
+  const Golden golden(GetParam());
+  const std::filesystem::path path = golden_path(GetParam() + std::string(".gguf"));
+  for (const Isa isa : kernels::available_isas()) {
+    const double f16 = error_of(path, golden, {.precision = Precision::f32, .kv = DType::f16, .isa = isa});
+    const double q8 = error_of(path, golden, {.precision = Precision::f32, .kv = DType::q8_0, .isa = isa});
+    EXPECT_LT(f16, 1e-2) << kernels::isa_name(isa);
+    EXPECT_LT(q8, 1e-1) << kernels::isa_name(isa);
+    fmt::print("[ counts ] {} {}: error of an f16 cache {:.1e}, q8_0 {:.1e}\n", GetParam(),
+               kernels::isa_name(isa), f16, q8);
+  }
+}
+
+TEST_P(GoldenTest, Int8WeightsStayNear) {
+  const Golden golden(GetParam());
+  const std::filesystem::path path = scratch_folder() / "q8_0.gguf";
+  const int matrices = reencode(golden_path(GetParam() + std::string(".gguf")), path, DType::q8_0);
+  if (matrices == 0) GTEST_SKIP() << "no matrix has columns in blocks of 32";
+  for (const Isa isa : kernels::available_isas()) {
+    const double weights = error_of(path, golden, {.precision = Precision::f32, .isa = isa});
+    const double both = error_of(path, golden, {.isa = isa});
+    EXPECT_LT(weights, 0.2) << kernels::isa_name(isa);
+    EXPECT_LT(both, 0.2) << kernels::isa_name(isa);
+    EXPECT_NE(both, weights) << "int8 never ran";
+    fmt::print("[ counts ] {} {}: {} matrices in q8_0, error {:.1e}, with int8 activations {:.1e}\n",
+               GetParam(), kernels::isa_name(isa), matrices, weights, both);
+  }
+}
+
+// The tables of weights name every tensor of a Hugging Face checkpoint, with its shape.
+TEST_P(GoldenTest, TablesNameHuggingFaceTensors) {
+  std::ifstream stream(golden_path(GetParam() + std::string(".hf.json")));
+  const auto json = nlohmann::json::parse(stream);
+  Runner runner(golden_path(GetParam() + std::string(".gguf")), {});
+  const models::ArchSpec& spec = runner.model().spec();
+  const models::Family* family = *models::find_family(spec.family);
+  EXPECT_NE(std::ranges::find(family->hf_architectures, json["architecture"].get<std::string>()),
+            family->hf_architectures.end());
+  std::set<std::string> named;
+  for (const models::WeightEntry& entry : family->weights(spec)) {
+    if (entry.hf.empty()) continue;
+    for (std::int64_t layer = 0; layer < (models::per_layer(entry.role) ? std::ssize(spec.layers) : 1);
+         ++layer) {
+      const std::string name = models::layer_name(entry.hf, layer);
+      if (!json["tensors"].contains(name)) {
+        EXPECT_NE(entry.presence, models::Presence::required) << name;
+        continue;
+      }
+      std::vector<std::int64_t> shape;
+      if (entry.rows != models::Dim::none) shape.push_back(dim_length(entry.rows, spec, spec.layers[0]));
+      shape.push_back(dim_length(entry.cols, spec, spec.layers[0]));
+      EXPECT_EQ(json["tensors"][name].get<std::vector<std::int64_t>>(), shape) << name;
+      named.insert(name);
+    }
+  }
+  EXPECT_EQ(named.size(), json["tensors"].size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(kModels),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+// A golden that a wrong rotation, mask or norm would also pass proves nothing: each of these edits of a file must
+// move the logits far away.
+TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
+  struct Mutation {
+    const char* model;
+    const char* key;
+    formats::GgufWriter::Value value;
+  };
+  const std::vector<Mutation> mutations{
+      {"llama_odd", "llama.rope.freq_base", 20000.0f},
+      {"llama_odd", "llama.rope.dimension_count", 18u},
+      {"llama_odd", "llama.attention.layer_norm_rms_epsilon", 0.05f},
+      {"llama_linear", "llama.rope.scaling.factor", 3.9f},
+      {"mistral_window", "llama.attention.sliding_window", 8u},
+      {"mistral_window", "llama.attention.sliding_window", 6u},
+      {"mistral_window", "llama.attention.sliding_window", 0u},
+      {"qwen2_bias", "qwen2.rope.freq_base", 900000.0f},
+  };
+  for (const Mutation& mutation : mutations) {
+    const auto file = formats::GgufFile::open(golden_path(mutation.model + std::string(".gguf")));
+    ASSERT_TRUE(file.ok());
+    formats::GgufWriter writer;
+    for (const formats::GgufPair& pair : file->metadata_pairs()) writer.copy_metadata(pair);
+    writer.add_metadata(mutation.key, mutation.value);
+    for (const auto& tensor : file->tensors()) {
+      writer.add_tensor(std::string(tensor.name), tensor.format->dtype, tensor.dims);
+    }
+    const std::filesystem::path path = scratch_folder() / "mutated.gguf";
+    ASSERT_TRUE(writer.begin(path).ok());
+    for (const auto& tensor : file->tensors()) ASSERT_TRUE(writer.write_tensor(tensor.data).ok());
+    ASSERT_TRUE(writer.commit().ok());
+    const double error = error_of(path, Golden(mutation.model), {.precision = Precision::f32});
+    EXPECT_GT(error, 1e-3) << mutation.model << " " << mutation.key;
+    fmt::print("[ counts ] {} {}: wrong by {:.1e}\n", mutation.model, mutation.key, error);
+  }
+}
+
+}  // namespace
+}  // namespace lithe::test
