@@ -8,7 +8,8 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 build_packages=(g++ cmake ninja-build ccache pkg-config python3 python3-pip ca-certificates libfmt-dev libspdlog-dev
   nlohmann-json3-dev libcli11-dev libhwy-dev libpcre2-dev libutf8proc-dev libedit-dev)
-test_packages=(git clang-16 clang-tidy-16 clang-format-16 libclang-rt-16-dev llvm-16 libgtest-dev libgmock-dev)
+test_packages=(git clang-16 clang-tidy-16 clang-format-16 libclang-rt-16-dev llvm-16 libgtest-dev libgmock-dev
+  googletest g++-aarch64-linux-gnu qemu-user)
 
 # Runs a command as root: directly, or through sudo.
 as_root() {

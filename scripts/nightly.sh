@@ -4,7 +4,7 @@
 # Usage: scripts/nightly.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-LITHE_FUZZ_SECONDS=${LITHE_FUZZ_SECONDS:-60} bash "$root/scripts/test.sh" style release asan tsan
+LITHE_FUZZ_SECONDS=${LITHE_FUZZ_SECONDS:-60} bash "$root/scripts/test.sh" style release neon asan tsan
 say "Slow tests under ASan"
 (cd "$root" && as_user ctest --preset asan -L slow)
 say "clang release build"

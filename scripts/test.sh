@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what the tests need (Debian 12, root or sudo), builds, and runs everything that CI runs.
-# Usage: scripts/test.sh [STAGE...]     stages: style release asan tsan tidy; default: all
+# Usage: scripts/test.sh [STAGE...]     stages: style release neon asan tsan tidy; default: all
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 case ${1:-} in -h|--help) sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style release asan tsan tidy)
+[ ${#stages[@]} -gt 0 ] || stages=(style release neon asan tsan tidy)
 fuzz_seconds=${LITHE_FUZZ_SECONDS:-10}
 logs=$root/build/logs
 passed=0 failed=0
@@ -21,10 +21,10 @@ check() {  # check NAME COMMAND...: one more thing that passes or fails
 
 # run_ctest PRESET [ARGS...]: all tests of a build; adds to the counts.
 run_ctest() {
-  local preset=$1 log total bad
+  local name=$1 log total bad
   shift
-  log=$logs/ctest-$preset.log
-  (cd "$root" && as_user ctest --preset "$preset" "$@" 2>&1) | tee "$log" || true
+  log=$logs/ctest-$name.log
+  (cd "$root" && as_user ctest --output-on-failure --test-dir "build/$name" "$@" 2>&1) | tee "$log" || true
   total=$(sed -n 's/.* tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
   bad=$(sed -n 's/.*, \([0-9]*\) tests failed out of.*/\1/p' "$log" | tail -n 1)
   [ -n "$total" ] || { count 0 1; return; }
@@ -57,6 +57,13 @@ fuzz() {
   printf '%s: %s\n' "$name" "$(tail -n 1 "$logs/$name.log")"
 }
 
+# The portable kernels compiled for AArch64 and run under qemu.
+stage_neon() {
+  (cd "$root" && as_user cmake -S tests/neon -B build/neon -G Ninja >/dev/null &&
+    as_user cmake --build build/neon >&2) || return 1
+  run_ctest neon
+}
+
 stage_asan() {
   build asan || return 1
   run_ctest asan -LE 'slow|e2e'
@@ -76,7 +83,7 @@ stage_tidy() { check tidy bash "$root/scripts/tidy.sh"; }
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 as_user mkdir -p "$logs"
 for stage in "${stages[@]}"; do
-  declare -F "stage_$stage" >/dev/null || die "no stage '$stage' (style release asan tsan tidy)"
+  declare -F "stage_$stage" >/dev/null || die "no stage '$stage' (style release neon asan tsan tidy)"
   say "Stage: $stage"
   begin=$SECONDS
   before=$failed

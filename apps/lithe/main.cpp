@@ -1,8 +1,17 @@
+#include <algorithm>
+#include <cerrno>
+#include <clocale>
 #include <cstdio>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "command.h"
+#include "console.h"
+#include "layers.h"
 
 namespace lithe::app {
 namespace {
@@ -15,25 +24,77 @@ struct Command {
 
 constexpr std::initializer_list<Command> kCommands = {};
 
+/// Flags that every command has.
+struct Common {
+  std::string config, log_level = "info";
+};
+
+struct Entry {
+  CLI::App* app;
+  Run run;
+  std::unique_ptr<Common> common;
+};
+
+Entry add(CLI::App& root, const Command& command) {
+  CLI::App* sub = root.add_subcommand(command.name, command.help);
+  sub->allow_extras();  // reported by unknown_argument(), which names the nearest flag
+  Entry entry{sub, command.add(*sub), std::make_unique<Common>()};
+  sub->add_option("--config", entry.common->config, "Read flags from a file of \"flag = value\" lines")
+      ->type_name("FILE");
+  if (sub->get_option_no_throw("--log-level") == nullptr) {
+    sub->add_option("--log-level", entry.common->log_level, "Least important message shown on stderr")
+        ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+        ->type_name("debug|info|warning|error|off");
+  }
+  return entry;
+}
+
+LogLevel log_level(const std::string& name) {
+  if (name == "debug") return LogLevel::debug;
+  if (name == "warning") return LogLevel::warning;
+  if (name == "error") return LogLevel::error;
+  return name == "off" ? LogLevel::off : LogLevel::info;
+}
+
+Status run_entry(const CLI::App& root, const Entry& entry) {
+  LITHE_RETURN_IF_ERROR(apply_layers(root, *entry.app, entry.common->config));
+  if (const auto extras = entry.app->remaining(); !extras.empty())
+    return unknown_argument(*entry.app, extras.front());
+  set_log_level(log_level(entry.common->log_level));
+  LITHE_RETURN_IF_ERROR(entry.run());
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    if (errno == EPIPE) return cancelled("the reader of stdout has gone");
+    return io_error("cannot write to stdout: {}", std::strerror(errno));
+  }
+  return {};
+}
+
+int exit_code(const Status& status) {
+  if (interrupted()) die_of_interrupt();
+  if (status.ok()) return 0;
+  if (status.code() != Code::cancelled) std::fprintf(stderr, "lithe: %s\n", status.message().c_str());
+  return status.code() == Code::invalid_argument ? 2 : 1;
+}
+
 int run(int argc, char** argv) {
-  CLI::App app("Lithe: large language models, fast and cheap, on CPUs", "lithe");
-  app.require_subcommand(1);
-  std::vector<std::pair<CLI::App*, Run>> commands;
-  for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.help);
-    commands.emplace_back(sub, command.add(*sub));
-  }
+  CLI::App root("Lithe: large language models, fast and cheap, on CPUs", "lithe");
+  root.set_version_flag("--version", LITHE_VERSION);
+  root.require_subcommand(1);
+  root.footer(
+      "Every command has --help with an example. Each flag is also an environment variable (--top-p: "
+      "LITHE_TOP_P)\n"
+      "and a key of --config FILE; the flag wins over the variable, the variable over the file.");
+  std::vector<Entry> entries;
+  for (const Command& command : kCommands) entries.push_back(add(root, command));
   try {
-    app.parse(argc, argv);
+    auto arguments = accept_single_dashes(root, std::vector<std::string>(argv + 1, argv + argc));
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    root.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return root.exit(error) == 0 ? 0 : 2;
   }
-  for (const auto& [sub, action] : commands) {
-    if (!sub->parsed()) continue;
-    const Status status = action();
-    if (status.ok()) return 0;
-    std::fprintf(stderr, "lithe: %s\n", status.message().c_str());
-    return status.code() == Code::invalid_argument ? 2 : 1;
+  for (const Entry& entry : entries) {
+    if (entry.app->parsed()) return exit_code(run_entry(root, entry));
   }
   return 2;
 }
@@ -42,5 +103,7 @@ int run(int argc, char** argv) {
 }  // namespace lithe::app
 
 int main(int argc, char** argv) {
+  lithe::app::prepare_console();
+  std::setlocale(LC_CTYPE, "");
   return lithe::app::run(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "engine/core.h"
 #include "engine/loaded_model.h"
 
@@ -73,12 +74,6 @@ namespace {
 
 constexpr double kMemoryShare = 0.9;  // of what is free, that an automatic pool may claim
 
-std::string human_bytes(std::uint64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
-  return fmt::format("{:.1f} MiB", b / (1 << 20));
-}
-
 struct Sizes {
   std::int64_t length = 0;  // max_model_len
   std::int64_t pool = 0;    // tokens in the page pool
@@ -95,7 +90,7 @@ Result<Sizes> size_pool(const ModelInfo& info, const EngineOptions& options) {
                       : static_cast<std::uint64_t>(static_cast<double>(available) * kMemoryShare);
   if (explicit_memory && memory > available) {
     return exhausted("the key-value cache needs {} (--kv-cache-memory), but only {} are free",
-                     human_bytes(memory), human_bytes(available));
+                     human_bytes(static_cast<double>(memory)), human_bytes(static_cast<double>(available)));
   }
   const auto fits =
       static_cast<std::int64_t>(memory / per_token / kernels::kPageTokens * kernels::kPageTokens);
@@ -106,11 +101,12 @@ Result<Sizes> size_pool(const ModelInfo& info, const EngineOptions& options) {
       return exhausted(
           "a context of {} tokens needs {} of key-value cache, but {} {}: lower --max-model-len (-c), or use "
           "a smaller --kv-cache-dtype (q8_0)",
-          sizes.length, human_bytes(static_cast<std::uint64_t>(sizes.length) * per_token),
-          human_bytes(memory), explicit_memory ? "are allowed (--kv-cache-memory)" : "are free");
+          sizes.length, human_bytes(static_cast<double>(sizes.length) * static_cast<double>(per_token)),
+          human_bytes(static_cast<double>(memory)),
+          explicit_memory ? "are allowed (--kv-cache-memory)" : "are free");
     }
     log_warning("context limited to {} of {} tokens: {} of key-value cache fit", fits, sizes.length,
-                human_bytes(memory));
+                human_bytes(static_cast<double>(memory)));
     sizes.length = fits;
   }
   const auto whole = checked_mul(round_up<std::int64_t>(sizes.length, kernels::kPageTokens),
