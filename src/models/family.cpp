@@ -6,7 +6,7 @@ namespace lithe::models {
 
 // A function's static, not a namespace's: other files' constants may not be there yet when ours are made.
 std::span<const Family> families() {
-  static const std::array all{kLlama, kQwen2};
+  static const std::array all{kLlama, kQwen2, kQwen3};
   return all;
 }
 

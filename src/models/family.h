@@ -26,6 +26,6 @@ std::span<const Family> families();
 Result<const Family*> find_family(std::string_view name);
 
 // One line per family; each lies in families/NAME.cpp.
-extern const Family kLlama, kQwen2;
+extern const Family kLlama, kQwen2, kQwen3;
 
 }  // namespace lithe::models

@@ -14,7 +14,8 @@ namespace {
 using kernels::Isa;
 using models::Precision;
 
-constexpr std::array kModels{"llama_odd", "llama3_rope", "llama_linear", "mistral_window", "qwen2_bias"};
+constexpr std::array kModels{"llama_odd",      "llama3_rope", "llama_linear",
+                             "mistral_window", "qwen2_bias",  "qwen3_norm"};
 
 struct Golden {
   std::vector<std::int32_t> ids, greedy;
@@ -141,6 +142,7 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"mistral_window", "llama.attention.sliding_window", 6u},
       {"mistral_window", "llama.attention.sliding_window", 0u},
       {"qwen2_bias", "qwen2.rope.freq_base", 900000.0f},
+      {"qwen3_norm", "qwen3.attention.layer_norm_rms_epsilon", 0.05f},
   };
   for (const Mutation& mutation : mutations) {
     const auto file = formats::GgufFile::open(golden_path(mutation.model + std::string(".gguf")));
