@@ -154,7 +154,7 @@ Value url_encode(Call& c) {
   if (c[0].is(Type::dict)) {
     pairs = c[0].dict().entries();
   } else {
-    for (const Value& item : items_of(c[0], c.budget)->items) {
+    for (const Value& item : items_of(c[0], c.budget)) {
       const auto pair = items_of(item, c.budget);
       if (pair->items.size() != 2)
         misfit("not enough values to unpack (expected 2, got {})", pair->items.size());

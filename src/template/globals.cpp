@@ -40,7 +40,7 @@ std::shared_ptr<Dict> build_dict(Call& c) {
       out->untrusted = c[0].dict().untrusted;
     } else {
       std::size_t i = 0;
-      for (const Value& item : items_of(c[0], c.budget)->items) {
+      for (const Value& item : items_of(c[0], c.budget)) {
         if (!iterable(item)) misfit("cannot convert dictionary update sequence element #{} to a sequence", i);
         const auto pair = items_of(item, c.budget);
         if (pair->items.size() != 2) {

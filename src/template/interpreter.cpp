@@ -231,7 +231,7 @@ Interpreter::Flow Interpreter::execute_condition(const Statement& statement) {
 
 Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Value& value, Scope* outer,
                                             int depth0) {
-  std::shared_ptr<Array> items = items_of(value, budget);
+  std::shared_ptr<Array> items = items_of(value, budget).array();
   std::optional<Loop> local;
   Loop* loop = nullptr;
   if (statement.uses_loop) {

@@ -196,7 +196,7 @@ Value rpartition(Call& c) {
 Value join_items(Call& c) {
   if (!iterable(c[1])) misfit("can only join an iterable");
   std::vector<Text> parts;
-  for (const Value& item : items_of(c[1], c.budget)->items) {
+  for (const Value& item : items_of(c[1], c.budget)) {
     if (!item.is_string()) {
       misfit("sequence item {}: expected str instance, {} found", parts.size(), item.type_name());
     }

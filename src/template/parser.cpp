@@ -204,6 +204,7 @@ std::unique_ptr<Statement> Parser::parse_if() {
 std::unique_ptr<Statement> Parser::parse_for() {
   auto out = statement(StatementKind::loop);
   take();
+  if (is_name("loop")) error("Can't assign to special loop variable in for-loop target");
   out->target = parse_target(false);
   expect_name("in");
   out->expr = parse_tuple(false, "recursive");

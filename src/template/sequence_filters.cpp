@@ -199,7 +199,7 @@ Value unique(Call& c) {
   const std::vector<Value> path = by_attribute ? attribute_path(c[2]) : std::vector<Value>();
   Dict seen;
   std::vector<Value> out;
-  for (const Value& item : items_of(c[0], c.budget)->items) {
+  for (const Value& item : items_of(c[0], c.budget)) {
     const Value key = fold_case(follow(item, path, nullptr, c.interpreter), c.flag(1, false), c.budget);
     const std::size_t before = seen.size();
     seen.set(key, Value::none(), c.budget);
@@ -215,7 +215,7 @@ Value batch(Call& c) {
   const bool fill = c.has(2) && !c[2].is_none();
   if (fill && size > (1 << 20)) fail(Code::resource_exhausted, "a batch is too large");
   std::vector<Value> out, part;
-  for (const Value& item : items_of(c[0], c.budget)->items) {
+  for (const Value& item : items_of(c[0], c.budget)) {
     if (static_cast<Integer>(part.size()) == size) {
       out.push_back(make_list(std::move(part), c.budget));
       part.clear();
@@ -309,7 +309,7 @@ Value map(Call& c) {
     }
     const bool has_fallback = fallback && !fallback->is_none();
     const std::vector<Value> path = attribute_path(*attribute);
-    for (const Value& item : items_of(c[0], c.budget)->items) {
+    for (const Value& item : items_of(c[0], c.budget)) {
       out.push_back(follow(item, path, has_fallback ? &*fallback : nullptr, c.interpreter));
     }
     return generator(std::move(out), c);
@@ -317,7 +317,7 @@ Value map(Call& c) {
   const Function* filter = rest[0].is_string() ? find_filter(rest[0].view()) : nullptr;
   if (filter == nullptr) misfit("No filter named {}.", repr_of(rest[0], c.budget));
   const std::vector<Value> arguments(rest.begin() + 1, rest.end());
-  for (const Value& item : items_of(c[0], c.budget)->items) out.push_back(apply(*filter, item, arguments, c));
+  for (const Value& item : items_of(c[0], c.budget)) out.push_back(apply(*filter, item, arguments, c));
   return generator(std::move(out), c);
 }
 
@@ -335,7 +335,7 @@ Value pick(Call& c, bool wanted, bool by_attribute) {
   const auto first = rest.begin() + static_cast<std::ptrdiff_t>(std::min(at + 1, rest.size()));
   const std::vector<Value> arguments(first, rest.end());
   std::vector<Value> out;
-  for (const Value& item : items_of(c[0], c.budget)->items) {
+  for (const Value& item : items_of(c[0], c.budget)) {
     const Value value = follow(item, path, nullptr, c.interpreter);
     if (truthy(test != nullptr ? apply(*test, value, arguments, c) : value) == wanted) out.push_back(item);
   }

@@ -467,6 +467,7 @@ class BraceFormatter {
 
   Value look_up(std::string_view path) {
     std::size_t at = std::min(path.find_first_of(".["), path.size());
+    if (at == 0 && !path.empty()) misfit("''");
     Value value = first_value(path.substr(0, at));
     while (at < path.size()) {
       if (path[at] == '.') {

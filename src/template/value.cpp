@@ -410,7 +410,7 @@ bool iterable(const Value& value) {
          value.is(Type::dict);
 }
 
-std::shared_ptr<Array> items_of(const Value& value, Budget& budget) {
+Items items_of(const Value& value, Budget& budget) {
   if (value.is(Type::iterator)) {
     auto rest = std::make_shared<Array>();
     Array& source = *value.array();
@@ -420,9 +420,9 @@ std::shared_ptr<Array> items_of(const Value& value, Budget& budget) {
     rest->untrusted = source.untrusted;
     rest->depth = source.depth;
     source.cursor = source.items.size();
-    return rest;
+    return Items(std::move(rest));
   }
-  if (value.is_array()) return value.array();
+  if (value.is_array()) return Items(value.array());
   auto out = std::make_shared<Array>();
   switch (value.type()) {
     case Type::undefined:
@@ -452,7 +452,7 @@ std::shared_ptr<Array> items_of(const Value& value, Budget& budget) {
       misfit("'{}' object is not iterable", value.type_name());
   }
   for (const Value& item : out->items) out->depth = std::max(out->depth, item.depth() + 1);
-  return out;
+  return Items(std::move(out));
 }
 
 bool is_untrusted(const Value& value, Budget& budget) {

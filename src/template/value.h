@@ -137,6 +137,20 @@ struct Range {
   Integer at(std::size_t index) const { return start + static_cast<Integer>(index) * step; }
 };
 
+/// What iterating over a value gives. To be held, or looped over directly, while the items are in use.
+class Items {
+ public:
+  explicit Items(std::shared_ptr<Array> array) : array_(std::move(array)) {}
+  const Array* operator->() const { return array_.get(); }
+  auto begin() const { return std::as_const(array_->items).begin(); }
+  auto end() const { return std::as_const(array_->items).end(); }
+  std::size_t size() const { return array_->items.size(); }
+  const std::shared_ptr<Array>& array() const { return array_; }
+
+ private:
+  std::shared_ptr<Array> array_;
+};
+
 /// Insertion-ordered. Complete before it becomes a Value.
 class Dict {
  public:
@@ -201,7 +215,7 @@ bool has_length(const Value& value);
 bool contains(const Value& container, const Value& item, Budget& budget);
 bool iterable(const Value& value);
 /// The items as iter() gives them; an iterator is used up. Fault: not iterable.
-std::shared_ptr<Array> items_of(const Value& value, Budget& budget);
+Items items_of(const Value& value, Budget& budget);
 /// Is any part of it from the conversation?
 bool is_untrusted(const Value& value, Budget& budget);
 

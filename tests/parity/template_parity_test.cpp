@@ -58,7 +58,7 @@ TEST_P(TemplateParity, EqualsTheReference) {
       texts += rendered->text == expected.get<std::string>() ? 1 : 0;
     } else {
       ASSERT_FALSE(rendered.ok()) << "expected " << expected << "\n" << rendered->text;
-      const bool equal = expected.at("type") == "RecursionError"
+      const bool equal = expected.at("error") == "RecursionError"
                              ? rendered.status().code() == Code::resource_exhausted
                              : rendered.status().code() == Code::invalid_argument &&
                                    words(rendered.status()) == expected.at("message").get<std::string>();
