@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -26,6 +27,12 @@ enum class TokenType : std::uint8_t {
   byte = 6
 };
 
+/// How an added token behaves in text where the plain "exactly these characters" is not meant.
+struct AddedTokenRule {
+  bool lstrip = false, rstrip = false;  // takes the white space before / after it along
+  bool single_word = false;             // not inside a longer word
+};
+
 /// Everything that defines a vocabulary. Views must outlive create() only: the tokenizer copies what it
 /// keeps.
 struct VocabSpec {
@@ -36,7 +43,8 @@ struct VocabSpec {
   std::vector<std::string_view> merges;  // "left right", best first
   std::optional<TokenId> bos, eos, eot, unk, pad;
   std::set<TokenId> extra_eos;  // further ids that end an answer (generation_config, <|im_end|>, ...)
-  std::optional<bool> add_bos, add_eos;  // nothing: the default of `pre`
+  std::optional<bool> add_bos, add_eos;     // nothing: the default of `pre`
+  std::map<TokenId, AddedTokenRule> rules;  // of control and user_defined tokens; GGUF has no field for them
 };
 
 /// Bytes [begin, end) of a text.
@@ -46,7 +54,8 @@ struct ByteRange {
 
 struct EncodeOptions {
   bool add_special = true;  // BOS / EOS as the vocabulary asks; never a second BOS if the text begins with it
-  bool parse_special = true;  // control tokens written in the text become their ids
+  bool parse_special =
+      true;  // control tokens written in the text become their ids (user_defined ones always do)
   /// Parts that a user wrote inside a rendered template: a control token touching one stays plain text there.
   /// Ascending, disjoint.
   std::span<const ByteRange> untrusted = {};
@@ -56,13 +65,16 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   /// unsupported: names the model or pre-tokenizer not known. corrupt: names the token or merge at fault.
+  /// Control tokens longer than 1,024 bytes are not looked for in text.
   static Result<Tokenizer> create(const VocabSpec& spec);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Any bytes, valid UTF-8 or not. Linear in the text's length. Fails only when a symbol has no token and
-  /// the vocabulary no <unk>.
+  /// Any bytes: what is not valid UTF-8 counts as U+FFFD, as Python's decode("utf-8", "replace") hands it to
+  /// Hugging Face. Linear in the text's length. A byte that the vocabulary has no token for is left out, as
+  /// by Hugging Face and llama.cpp (SmolLM2 lacks six control characters). Fails only on texts of 2 GiB and
+  /// more and when the generic pattern engine reaches its limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// The bytes of the ids, control tokens left out unless `with_special`. Out-of-range ids are an error.

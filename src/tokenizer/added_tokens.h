@@ -1,0 +1,55 @@
+// Added tokens (control and user_defined): found in text before it is cut into words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/token_table.h"
+
+namespace lithe::tokenizer {
+
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  AddedTokens(const TokenTable& tokens, const std::map<TokenId, AddedTokenRule>& rules);
+
+  struct Match {
+    std::size_t begin, end;  // with the white space that lstrip and rstrip take
+    TokenId id;              // kNoToken: none up to the end of the text
+  };
+  /// Where to look, beside the text: control tokens at all, and what a user wrote (ascending, disjoint).
+  struct Scope {
+    bool control;
+    std::span<const ByteRange> untrusted;
+  };
+
+  /// The first match at or after `from`; of those at one place the longest, as Hugging Face's
+  /// leftmost-longest. `scope.untrusted` shrinks to what lies ahead, so that a text is walked once. Valid
+  /// UTF-8 only.
+  Match find(std::string_view text, std::size_t from, Scope& scope) const;
+
+ private:
+  static constexpr std::size_t kLongest = 1024;  // bounds the work per byte of text
+  static constexpr std::int32_t kNone = -1;
+  struct Node {  // a trie, children as a list of siblings
+    char byte;
+    std::int32_t child = kNone, sibling = kNone;
+    TokenId id = kNoToken;
+  };
+  struct Rule {
+    bool control;
+    AddedTokenRule strip;
+  };
+  void insert(std::string_view text, TokenId id);
+  bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
+
+  std::array<std::int32_t, 256> roots_{};  // by first byte
+  std::vector<Node> nodes_;
+  std::map<TokenId, Rule> rules_;
+};
+
+}  // namespace lithe::tokenizer

@@ -1,0 +1,243 @@
+#include "tokenizer/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "tokenizer/unicode.h"
+
+namespace lithe::tokenizer {
+namespace {
+
+enum Reachable : std::uint8_t { kNotKnown, kYes, kNo };
+
+constexpr std::size_t kCachedBytes = 16, kMinCachedText = 256, kMaxCacheSlots = 1 << 13;
+
+/// For the bytes that are no character of the vocabulary's alphabet, a byte token may stand in.
+TokenId byte_token(const TokenTable& tokens, std::uint8_t byte) {
+  const char letter = static_cast<char>(byte);
+  const std::string_view bytes(&letter, 1);
+  if (const TokenId id = tokens.find_bytes(bytes, hash_bytes(bytes)); id != kNoToken) return id;
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  const TokenId id = tokens.find_other({"<0x" + std::string{kDigits[byte >> 4], kDigits[byte & 15]} + ">"});
+  return id != kNoToken && tokens.type(id) == TokenType::byte ? id : kNoToken;
+}
+
+}  // namespace
+
+Result<Bpe> Bpe::create(const TokenTable& tokens, std::span<const std::string_view> merges,
+                        bool ignore_merges) {
+  Bpe bpe(tokens);
+  bpe.ignore_merges_ = ignore_merges;
+  LITHE_ASSIGN_OR_RETURN(bpe.merges_, MergeTable::create(merges, tokens));
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    bpe.byte_ids_[byte] = byte_token(tokens, static_cast<std::uint8_t>(byte));
+  }
+  bpe.byte_pairs_.resize(256 * 256);
+  for (std::size_t left = 0; left < 256; ++left) {
+    for (std::size_t right = 0; right < 256; ++right) {
+      const TokenId l = bpe.byte_ids_[left], r = bpe.byte_ids_[right];
+      bpe.byte_pairs_[left * 256 + right] = l == kNoToken || r == kNoToken ? kNoRank : bpe.merges_.find(l, r);
+    }
+  }
+  bpe.chars_ = CharTable(tokens, bpe.merges_, bpe.byte_ids_);
+  bpe.reachable_ = std::make_unique<std::atomic<std::uint8_t>[]>(tokens.size());
+  return bpe;
+}
+
+WordEncoder::WordEncoder(const Bpe& bpe, std::size_t text_size) : bpe_(&bpe) {
+  if (text_size >= kMinCachedText) {
+    cache_.resize(std::min(std::bit_ceil(text_size / 16), kMaxCacheSlots));
+    cache_mask_ = cache_.size() - 1;
+  }
+}
+
+void WordEncoder::encode(std::string_view word, const char* readable_end, std::vector<TokenId>& out) {
+  const std::size_t size = word.size();
+  if (size > kCachedBytes || cache_.empty()) {
+    encode_word(word, size <= bpe_->tokens_->longest() ? hash_bytes(word) : kNoHash, out);
+    return;
+  }
+  std::uint64_t low, high;
+  if (readable_end - word.data() >= static_cast<std::ptrdiff_t>(kCachedBytes)) {
+    low = load_u64(word.data());
+    high = load_u64(word.data() + 8);
+    const auto keep = [](std::size_t bytes) {  // bytes in 1..8
+      return ~std::uint64_t{0} >> (64 - 8 * bytes);
+    };
+    if (size <= 8) {
+      low &= keep(size);
+      high = 0;
+    } else {
+      high &= keep(size - 8);
+    }
+  } else {
+    low = load_up_to_8(word.data(), size);
+    high = size > 8 ? load_up_to_8(word.data() + 8, size - 8) : 0;
+  }
+  const std::uint64_t hash = hash_words(low, high, size);
+  Cached& cached = cache_[(hash >> 20) & cache_mask_];
+  if (cached.low == low && cached.high == high && cached.size == size && cached.count != 0) {
+    // Three are written whatever the count, and the rest cut off: no branch to predict.
+    const std::size_t before = out.size();
+    out.resize(before + kCachedIds);
+    std::memcpy(out.data() + before, cached.ids, sizeof cached.ids);
+    out.resize(before + cached.count);
+    return;
+  }
+  const std::size_t before = out.size();
+  encode_word(word, hash, out);
+  const std::size_t count = out.size() - before;
+  if (count == 0 || count > kCachedIds) return;
+  cached = {low, high, static_cast<std::uint16_t>(size), static_cast<std::uint16_t>(count), {}};
+  std::copy(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), cached.ids);
+}
+
+/// hash: of the word's bytes, or kNoHash if no token is that long.
+void WordEncoder::encode_word(std::string_view word, std::uint64_t hash, std::vector<TokenId>& out) {
+  if (word.size() == 1) {
+    const TokenId id = bpe_->byte_id(static_cast<std::uint8_t>(word[0]));
+    if (id != kNoToken) out.push_back(id);
+    return;
+  }
+  const TokenId whole = hash == kNoHash ? kNoToken : bpe_->tokens_->find_bytes(word, hash);
+  if (whole == kNoToken) return merge(word, true, out);
+  std::atomic<std::uint8_t>& reachable = bpe_->reachable_[static_cast<std::size_t>(whole)];
+  // Relaxed: the note is one byte and says the same whoever wrote it.
+  if (bpe_->ignore_merges_ || reachable.load(std::memory_order_relaxed) == kYes) {
+    out.push_back(whole);
+    return;
+  }
+  const std::size_t before = out.size();
+  merge(word, true, out);
+  const bool same = out.size() == before + 1 && out.back() == whole;
+  if (same) reachable.store(kYes, std::memory_order_relaxed);
+}
+
+void WordEncoder::encode_plainly(std::string_view word, std::vector<TokenId>& out) {
+  if (bpe_->ignore_merges_) {
+    if (const TokenId whole = bpe_->tokens_->find_bytes(word, hash_bytes(word)); whole != kNoToken) {
+      out.push_back(whole);
+      return;
+    }
+  }
+  merge(word, false, out);
+}
+
+void WordEncoder::merge(std::string_view word, bool whole_characters, std::vector<TokenId>& out) {
+  const std::size_t count = split_symbols(word, whole_characters);
+  if (count <= kShort) {
+    merge_short(count, out);
+  } else {
+    merge_long(count, out);
+  }
+}
+
+/// Fills ids_ and ranks_ (the rank of symbol i and i + 1) with what merging starts from.
+std::size_t WordEncoder::split_symbols(std::string_view word, bool whole_characters) {
+  if (ids_.size() < word.size()) {
+    ids_.resize(word.size());
+    ranks_.resize(word.size());
+  }
+  std::size_t count = 0;
+  bool bytes_only = true;
+  for (std::size_t i = 0; i < word.size();) {
+    const auto byte = static_cast<std::uint8_t>(word[i]);
+    if (byte >= 0xC2 && whole_characters) {
+      const std::uint32_t length = utf8_length(byte);
+      const TokenId id = bpe_->chars_.find(word, i, length);
+      if (id != kNoToken) {
+        ids_[count++] = id;
+        i += length;
+        bytes_only = false;
+        continue;
+      }
+    }
+    const TokenId id = bpe_->byte_id(byte);
+    ids_[count] = id;
+    count += id != kNoToken;  // a byte without a token vanishes, and its neighbours meet
+    bytes_only &= id != kNoToken;
+    ++i;
+  }
+  if (bytes_only) {
+    for (std::size_t i = 0; i + 1 < count; ++i) {
+      ranks_[i] = bpe_->byte_pairs_[static_cast<std::uint8_t>(word[i]) * 256 +
+                                    static_cast<std::uint8_t>(word[i + 1])];
+    }
+  } else {
+    for (std::size_t i = 0; i + 1 < count; ++i) ranks_[i] = bpe_->merges_.find(ids_[i], ids_[i + 1]);
+  }
+  return count;
+}
+
+/// Looks for the best pair anew each time: quadratic, and the fastest way for a few symbols.
+void WordEncoder::merge_short(std::size_t count, std::vector<TokenId>& out) {
+  TokenId* const ids = ids_.data();
+  Rank* const ranks = ranks_.data();
+  while (count > 1) {
+    Rank best = kNoRank;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i + 1 < count; ++i) {
+      const bool better = ranks[i] < best;  // strictly: of equal ranks the leftmost
+      best = better ? ranks[i] : best;
+      at = better ? i : at;
+    }
+    if (best == kNoRank) break;
+    ids[at] = bpe_->merges_.joined(best);
+    --count;
+    std::memmove(ids + at + 1, ids + at + 2, (count - at - 1) * sizeof *ids);
+    if (at + 1 < count) {
+      std::memmove(ranks + at + 1, ranks + at + 2, (count - at - 2) * sizeof *ranks);
+      ranks[at] = bpe_->merges_.find(ids[at], ids[at + 1]);
+    }
+    if (at > 0) ranks[at - 1] = bpe_->merges_.find(ids[at - 1], ids[at]);
+  }
+  out.insert(out.end(), ids, ids + count);
+}
+
+/// A linked list and a heap of (rank, position): n log n. An entry whose pair has changed since is skipped.
+void WordEncoder::merge_long(std::size_t count, std::vector<TokenId>& out) {
+  symbols_.resize(count);
+  heap_.clear();
+  const auto entry = [](Rank rank, std::size_t at) { return std::uint64_t{rank} << 32 | at; };
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::int32_t>(i);
+    const bool last = i + 1 == count;
+    symbols_[i] = {ids_[i], at - 1, last ? -1 : at + 1, last ? kNoRank : ranks_[i]};
+    if (symbols_[i].rank != kNoRank) heap_.push_back(entry(symbols_[i].rank, i));
+  }
+  const auto later =
+      std::greater<>();  // a heap's front is its largest: turned round, the best rank, leftmost
+  std::make_heap(heap_.begin(), heap_.end(), later);
+  const auto rate = [&](std::int32_t left, std::int32_t right) {
+    Symbol& symbol = symbols_[static_cast<std::size_t>(left)];
+    symbol.rank = bpe_->merges_.find(symbol.id, symbols_[static_cast<std::size_t>(right)].id);
+    if (symbol.rank == kNoRank) return;
+    heap_.push_back(entry(symbol.rank, static_cast<std::size_t>(left)));
+    std::push_heap(heap_.begin(), heap_.end(), later);
+  };
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    const auto rank = static_cast<Rank>(heap_.back() >> 32);
+    const auto at = static_cast<std::int32_t>(heap_.back() & 0x7FFFFFFF);
+    heap_.pop_back();
+    Symbol& left = symbols_[static_cast<std::size_t>(at)];
+    if (left.rank != rank) continue;
+    Symbol& right = symbols_[static_cast<std::size_t>(left.next)];
+    left.id = bpe_->merges_.joined(rank);
+    left.next = right.next;
+    left.rank = right.rank = kNoRank;
+    right.id = kNoToken;
+    if (left.next >= 0) {
+      symbols_[static_cast<std::size_t>(left.next)].previous = at;
+      rate(at, left.next);
+    }
+    if (left.previous >= 0) rate(left.previous, at);
+  }
+  for (std::int32_t i = 0; i >= 0; i = symbols_[static_cast<std::size_t>(i)].next) {
+    out.push_back(symbols_[static_cast<std::size_t>(i)].id);
+  }
+}
+
+}  // namespace lithe::tokenizer

@@ -1,0 +1,175 @@
+#include "tokenizer/token_table.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "tokenizer/unicode.h"
+
+namespace lithe::tokenizer {
+namespace {
+
+constexpr std::size_t kAlphabetEnd = 0x144;  // the first code point after the alphabet
+
+/// The alphabet of GPT-2: printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in
+/// order.
+struct Alphabet {
+  std::array<std::int16_t, kAlphabetEnd> byte_of{};
+  std::array<std::uint16_t, 256> point_of{};
+
+  constexpr Alphabet() {
+    for (auto& byte : byte_of) byte = -1;
+    std::uint16_t next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+      const std::uint16_t point = itself ? static_cast<std::uint16_t>(byte) : next++;
+      point_of[static_cast<std::size_t>(byte)] = point;
+      byte_of[point] = static_cast<std::int16_t>(byte);
+    }
+  }
+};
+constexpr Alphabet kAlphabet;
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+/// The byte of "<0x0A>", or -1.
+int byte_of_token(std::string_view written) {
+  if (written.size() != 6 || !written.starts_with("<0x") || written[5] != '>') return -1;
+  const int high = hex_digit(written[3]), low = hex_digit(written[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+}  // namespace
+
+bool decode_alphabet(std::string_view written, std::string& out) {
+  const std::size_t before = out.size();
+  out.resize(before + written.size());
+  char* to = out.data() + before;
+  const char* p = written.data();
+  const char* const end = p + written.size();
+  while (p < end) {
+    std::uint32_t point = static_cast<std::uint8_t>(*p++);
+    if (point >= 0x80) {
+      if (point < 0xC2 || point > 0xC5 || p == end || (*p & 0xC0) != 0x80) break;
+      point = (point & 31) << 6 | (static_cast<std::uint8_t>(*p++) & 63);
+    }
+    if (point >= kAlphabetEnd || kAlphabet.byte_of[point] < 0) {
+      p = nullptr;
+      break;
+    }
+    *to++ = static_cast<char>(kAlphabet.byte_of[point]);
+  }
+  out.resize(p == end ? static_cast<std::size_t>(to - out.data()) : before);
+  return p == end;
+}
+
+std::string alphabet_character(std::uint8_t byte) {
+  std::string out;
+  utf8_append(kAlphabet.point_of[byte], out);
+  return out;
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  std::string out = "\"";
+  const std::size_t shown = valid_utf8_prefix(text.substr(0, kShown));
+  for (const char c : text.substr(0, shown)) out.push_back(static_cast<std::uint8_t>(c) < 0x20 ? '?' : c);
+  return out + (shown < text.size() ? "...\"" : "\"");
+}
+
+Result<TokenTable> TokenTable::create(const VocabSpec& spec) {
+  const std::size_t count = spec.tokens.size();
+  if (count == 0) return corrupt("the vocabulary has no tokens");
+  if (count > kMaxTokens)
+    return unsupported("a vocabulary of {} tokens: at most {} are supported", count, kMaxTokens);
+  if (!spec.types.empty() && spec.types.size() != count) {
+    return corrupt("{} tokens but {} token types", count, spec.types.size());
+  }
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (spec.tokens[i].size() > kMaxTokenBytes) {
+      return corrupt("token {} has {} bytes, more than {}", i, spec.tokens[i].size(), kMaxTokenBytes);
+    }
+    total += spec.tokens[i].size();  // below 2^36: cannot overflow
+  }
+  if (total > std::numeric_limits<std::uint32_t>::max())
+    return unsupported("a vocabulary of {} bytes", total);
+
+  TokenTable table;
+  table.types_ = spec.types;
+  if (table.types_.empty()) table.types_.assign(count, TokenType::normal);
+  table.written_.reserve(total);
+  table.written_end_.reserve(count);
+  for (const std::string_view token : spec.tokens) {
+    table.written_.append(token);
+    table.written_end_.push_back(static_cast<std::uint32_t>(table.written_.size()));
+  }
+  std::vector<std::uint64_t> hashes;
+  LITHE_RETURN_IF_ERROR(table.add_bytes(hashes));
+  LITHE_RETURN_IF_ERROR(table.index(hashes));
+  return table;
+}
+
+/// Fills bytes_ and others_, and a hash for each token that find_bytes() shall know.
+Status TokenTable::add_bytes(std::vector<std::uint64_t>& hashes) {
+  bytes_.reserve(written_.size());
+  bytes_end_.reserve(size());
+  hashes.reserve(size());
+  for (std::size_t i = 0; i < size(); ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const std::string_view token = written(id);
+    const std::size_t begin = bytes_.size();
+    std::uint64_t hash = kNoHash;
+    if (types_[i] == TokenType::byte) {
+      const int byte = byte_of_token(token);
+      if (byte < 0) return corrupt("token {} ({}) is a byte token but not <0xHH>", i, quoted(token));
+      bytes_.push_back(static_cast<char>(byte));
+    } else if (types_[i] == TokenType::normal && decode_alphabet(token, bytes_)) {
+      const std::string_view bytes = std::string_view(bytes_).substr(begin);
+      longest_ = std::max(longest_, bytes.size());
+      if (!bytes.empty()) hash = hash_bytes(bytes);
+    } else {
+      bytes_.append(token);
+    }
+    if (hash == kNoHash && !token.empty()) others_[std::string(token)] = id;
+    bytes_end_.push_back(static_cast<std::uint32_t>(bytes_.size()));
+    hashes.push_back(hash);
+  }
+  return {};
+}
+
+Status TokenTable::index(const std::vector<std::uint64_t>& hashes) {
+  slots_.assign(std::bit_ceil(2 * size() + 1), Slot{0, kNoToken});
+  mask_ = slots_.size() - 1;
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    if (i + kAhead < hashes.size()) prefetch(hashes[i + kAhead]);
+    const std::uint64_t hash = hashes[i];
+    if (hash == kNoHash) continue;
+    const auto id = static_cast<TokenId>(i);
+    std::size_t at = hash & mask_, probes = 0;
+    while (slots_[at].id != kNoToken &&
+           !(slots_[at].tag == tag_of(hash) && bytes(slots_[at].id) == bytes(id))) {
+      if (++probes > kMaxProbes)
+        return corrupt("token {} ({}) collides with too many others", i, quoted(written(id)));
+      at = (at + 1) & mask_;
+    }
+    slots_[at] = {tag_of(hash), id};
+  }
+  return {};
+}
+
+TokenId TokenTable::find_written(std::string_view written) const {
+  if (written.empty()) return kNoToken;
+  if (const TokenId id = find_other(written); id != kNoToken) return id;
+  std::string bytes;
+  if (!decode_alphabet(written, bytes)) return kNoToken;
+  return find_bytes(bytes, hash_bytes(bytes));
+}
+
+}  // namespace lithe::tokenizer
