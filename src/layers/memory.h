@@ -38,7 +38,7 @@ class PageBuffer {
 class WeightMemory {
  public:
   WeightMemory() = default;
-  /// Room for `bytes` in all; see reserve_for() to add up the parts.
+  /// Room for `bytes` in all; padded() tells what each part takes.
   static Result<WeightMemory> create(std::size_t bytes);
 
   /// What one allocation of `bytes` takes of the reservation.
