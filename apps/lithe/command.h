@@ -14,7 +14,9 @@ using Run = std::function<Status()>;
 
 Run add_bench(CLI::App& app);
 Run add_chat(CLI::App& app);
+Run add_convert(CLI::App& app);
 Run add_eval(CLI::App& app);
+Run add_inspect(CLI::App& app);
 Run add_run(CLI::App& app);
 
 }  // namespace lithe::app

@@ -22,7 +22,10 @@ struct Command {
   Run (*add)(CLI::App& app);
 };
 
-constexpr std::initializer_list<Command> kCommands = {};
+constexpr std::initializer_list<Command> kCommands = {
+    {"convert", "Write a model file in another type", add_convert},
+    {"inspect", "Show what is in a model file and what it needs", add_inspect},
+};
 
 /// Flags that every command has.
 struct Common {

@@ -53,6 +53,8 @@ struct GgufPair {
   std::string_view key;
   std::uint32_t type = 0;            // GGUF's number of the value's type (9: array)
   std::span<const std::byte> value;  // the value's bytes; of an array with its element type and count
+
+  std::string type_text() const;  // "u32", "string", "string[49152]"
 };
 
 /// What the bytes of one file say. Borrows the bytes.
@@ -86,6 +88,7 @@ class GgufFile {
   std::uint64_t file_bytes() const;                            // of all shards
   const std::filesystem::path& path() const;                   // as opened, or the first shard's
   int shard_count() const;
+  std::vector<std::filesystem::path> shard_paths() const;
   std::uint32_t version() const;
   std::uint64_t alignment() const;
 

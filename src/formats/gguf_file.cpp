@@ -213,6 +213,12 @@ std::uint64_t GgufFile::alignment() const {
   return shards_->first().alignment;
 }
 
+std::vector<std::filesystem::path> GgufFile::shard_paths() const {
+  std::vector<std::filesystem::path> paths;
+  for (const Shard& shard : shards_->shards) paths.push_back(shard.file.path());
+  return paths;
+}
+
 const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
   const auto found = shards_->by_name.find(name);
   return found == shards_->by_name.end() ? nullptr : &shards_->tensors[found->second];

@@ -1,4 +1,7 @@
+#include <cstring>
+
 #include "formats/gguf.h"
+#include "formats/gguf_wire.h"
 
 namespace lithe::formats {
 namespace {
@@ -24,6 +27,15 @@ const GgufType* find_gguf_type(std::uint32_t id) {
     if (type.id == id) return &type;
   }
   return nullptr;
+}
+
+std::string GgufPair::type_text() const {
+  if (type != wire::kArray) return std::string(wire::kValueNames[type]);
+  std::uint32_t element;
+  std::uint64_t count;
+  std::memcpy(&element, value.data(), sizeof element);
+  std::memcpy(&count, value.data() + sizeof element, sizeof count);
+  return fmt::format("{}[{}]", wire::kValueNames[element], count);
 }
 
 std::uint64_t GgufTensor::elements() const {

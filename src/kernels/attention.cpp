@@ -1,9 +1,13 @@
+// Attention: rows of a job against a kv head's blocks of keys, from the register tiles of attention_tiles-inl.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention.cpp"
 #include "kernels/simd_targets.h"
 
 #include <hwy/foreach_target.h>
 
+#include "kernels/attention_blocks-inl.h"
+#include "kernels/attention_reference.h"
+#include "kernels/attention_tiles-inl.h"
 #include "kernels/fill.h"
 #include "kernels/simd-inl.h"
 
@@ -11,8 +15,377 @@ HWY_BEFORE_NAMESPACE();
 namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 
+// Lines that flash takes through the blocks together: they share the decoding of a block.
+constexpr std::int64_t kFlashLines = 192;
+
+constexpr std::int64_t padded(std::int64_t dim) {
+  return (dim + 15) / 16 * 16;
+}
+constexpr std::int64_t tiles(std::int64_t lines) {
+  return (lines + kTileLines - 1) / kTileLines;
+}
+
+// Parts of a worker's scratch, all floats, each a multiple of 16.
+class Carver {
+ public:
+  explicit Carver(std::span<std::byte> bytes) : at_(reinterpret_cast<float*>(bytes.data())) {}
+  float* take(std::int64_t floats) {
+    float* const out = at_;
+    at_ += padded(floats);
+    return out;
+  }
+
+ private:
+  float* at_;
+};
+
+State take_state(Carver& carver, std::int64_t lines, std::int64_t value_dim) {
+  float* const max = carver.take(tiles(lines) * kLineSlots);
+  float* const sum = carver.take(tiles(lines) * kLineSlots);
+  return {max, sum, carver.take(lines * padded(value_dim)), padded(value_dim)};
+}
+std::int64_t state_floats(std::int64_t lines, std::int64_t value_dim) {
+  return 2 * tiles(lines) * kLineSlots + lines * padded(value_dim);
+}
+
+State tile_of(const State& state, std::int64_t first_line) {
+  const std::int64_t slot = first_line / kTileLines * kLineSlots;
+  return {state.max + slot, state.sum + slot, state.output + first_line * state.stride, state.stride};
+}
+
+void clear(const State& state, std::int64_t lines) {
+  std::fill(state.max, state.max + tiles(lines) * kLineSlots, kMinusInfinity);
+  std::fill(state.sum, state.sum + tiles(lines) * kLineSlots, 0.0f);
+  std::fill(state.output, state.output + lines * state.stride, 0.0f);
+}
+
+// q * scale, for the lines in order.
+void scale_query(const AttentionJob& job, std::int64_t row, int head, float* out) {
+  const Floats d;
+  const float* q = job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim;
+  const std::int64_t dim = job.kv.shape.key_dim;
+  const auto scale = hn::Set(d, job.scale);
+  std::int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, q + i), scale), d, out + i);
+  if (i < dim) store_first(hn::Mul(load_first(q + i, dim - i), scale), out + i, dim - i);
+}
+
+// out = output / sum, the head's sink counted in; zeros when nothing was seen.
+void finish_line(const AttentionJob& job, std::int64_t row, int head, float max, float sum,
+                 const float* output) {
+  const Floats d;
+  float factor = 1;
+  if (job.sinks != nullptr) {
+    const float higher = std::max(max, job.sinks[head]);
+    factor = exp_one(max - higher);
+    sum = sum * factor + exp_one(job.sinks[head] - higher);
+  }
+  const std::int64_t dim = job.kv.shape.value_dim;
+  float* out = job.out + row * job.out_stride + std::int64_t{head} * dim;
+  // Not `sum > 0`: a NaN must come out as one.
+  const auto weight = hn::Set(d, sum == 0 ? 0.0f : factor / sum);
+  std::int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, output + i), weight), d, out + i);
+  if (i < dim) store_first(hn::Mul(load_first(output + i, dim - i), weight), out + i, dim - i);
+}
+
+// --- flash -----------------------------------------------------------------------------------------------------------
+
+// Rows [row_begin, row_end) of a group of heads, at most kFlashLines lines (or one row), going through blocks.
+class FlashTile {
+ public:
+  FlashTile(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+            std::span<std::byte> scratch)
+      : job_(job),
+        reader_(job.kv, kv_head),
+        group_(job.q_heads / job.kv.shape.kv_heads),
+        kv_head_(kv_head),
+        row_begin_(row_begin),
+        lines_((row_end - row_begin) * group_) {
+    Carver carver(scratch);
+    const KvShape& shape = job.kv.shape;
+    q_ = carver.take(lines_ * shape.key_dim);
+    state_ = take_state(carver, lines_, shape.value_dim);
+    part_ = take_state(carver, kTileLines, shape.value_dim);
+    scores_ = carver.take(kTileLines * kScoreStride);
+    keys_ = carver.take(kKeyBlock * shape.key_dim);
+    values_ = carver.take(kKeyBlock * padded(shape.value_dim));
+    for (std::int64_t line = 0; line < lines_; ++line) {
+      scale_query(job, row(line), head(line), q_ + line * shape.key_dim);
+    }
+    seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
+  }
+
+  static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
+    return padded(lines * shape.key_dim) + state_floats(lines, shape.value_dim) +
+           state_floats(kTileLines, shape.value_dim) + kTileLines * kScoreStride +
+           padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
+  }
+
+  std::int64_t row(std::int64_t line) const { return row_begin_ + line / group_; }
+  int head(std::int64_t line) const { return static_cast<int>(kv_head_ * group_ + line % group_); }
+  std::int64_t lines() const { return lines_; }
+  const State& state() const { return state_; }
+  KeyRange seen() const { return seen_; }
+  void clear_state() { clear(state_, lines_); }
+
+  /// emit(first line, count, part) for every register tile of lines.
+  template <typename F>
+  void attend(std::int64_t block, F emit) {
+    const std::int64_t origin = block * kKeyBlock;
+    const BlockRange range{block, std::max<std::int64_t>(0, seen_.begin - origin),
+                           std::min<std::int64_t>(kKeyBlock, seen_.end - origin)};
+    const bool once = lines_ <= kTileLines;  // decoding into scratch would not be shared
+    if (job_.kv.shape.dtype == DType::f32 && reader_.in_place_possible()) {
+      attend_lines(reader_.in_place<float>(range), origin, emit);
+    } else if (job_.kv.shape.dtype == DType::f16 && once && reader_.in_place_possible()) {
+      attend_lines(reader_.in_place<Half>(range), origin, emit);
+    } else {
+      attend_lines(reader_.decoded(range, keys_, values_), origin, emit);
+    }
+  }
+
+ private:
+  template <typename T, typename F>
+  void attend_lines(const Block<T>& block, std::int64_t origin, F emit) {
+    for (std::int64_t line = 0; line < lines_; line += kTileLines) {
+      const int count = static_cast<int>(std::min<std::int64_t>(kTileLines, lines_ - line));
+      attend_tile(block, origin, line, count);
+      emit(line, count, part_);
+    }
+  }
+
+  template <typename T>
+  void attend_tile(const Block<T>& block, std::int64_t origin, std::int64_t line, int count) {
+    const std::int64_t key_dim = job_.kv.shape.key_dim;
+    clear(part_, count);
+    std::int64_t begin[kTileLines], end[kTileLines], first = kKeyBlock, last = 0;
+    for (int l = 0; l < count; ++l) {
+      const KeyRange keys = visible_keys(job_, row(line + l));
+      begin[l] = std::clamp<std::int64_t>(keys.begin - origin, 0, kKeyBlock);
+      end[l] = std::clamp<std::int64_t>(keys.end - origin, 0, kKeyBlock);
+      if (begin[l] >= end[l]) {
+        begin[l] = end[l] = 0;
+      } else {
+        first = std::min(first, begin[l]);
+        last = std::max(last, end[l]);
+      }
+    }
+    if (first >= last) return;
+    score_lines(q_ + line * key_dim, count, key_dim, block, first, last, scores_, kScoreStride);
+    for (int l = 0; l < count; ++l) {
+      if (begin[l] == end[l]) continue;
+      const MaxSum result = softmax_line(scores_ + l * kScoreStride, begin[l], end[l], job_.soft_cap);
+      part_.max[l] = result.max;
+      part_.sum[l] = result.sum;
+      if (result.max == kMinusInfinity) begin[l] = end[l] = 0;
+    }
+    weigh_lines(scores_, kScoreStride, count, block, begin, end, part_.stride, part_.output);
+  }
+
+  const AttentionJob& job_;
+  BlockReader reader_;
+  std::int64_t group_;
+  int kv_head_;
+  std::int64_t row_begin_, lines_;
+  KeyRange seen_;
+  float *q_, *scores_, *keys_, *values_;
+  State state_, part_;
+};
+
+std::int64_t flash_lines(std::int64_t group) {
+  return std::max<std::int64_t>(1, kFlashLines / group) * group;
+}
+
+std::size_t scratch_bytes(const KvShape& shape, int q_heads) {
+  return static_cast<std::size_t>(FlashTile::floats(shape, flash_lines(q_heads / shape.kv_heads))) *
+         sizeof(float);
+}
+
+void flash(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+           std::span<std::byte> scratch) {
+  const std::int64_t group = job.q_heads / job.kv.shape.kv_heads, step = flash_lines(group) / group;
+  for (std::int64_t row = row_begin; row < row_end; row += step) {
+    FlashTile tile(job, kv_head, row, std::min(row_end, row + step), scratch);
+    tile.clear_state();
+    const State& state = tile.state();
+    for (std::int64_t block = tile.seen().begin / kKeyBlock; block * kKeyBlock < tile.seen().end; ++block) {
+      tile.attend(block, [&](std::int64_t line, int count, const State& part) {
+        merge_lines(tile_of(state, line), part, count, state.stride);
+      });
+    }
+    for (std::int64_t line = 0; line < tile.lines(); ++line) {
+      const State at = tile_of(state, line / kTileLines * kTileLines);
+      finish_line(job, tile.row(line), tile.head(line), at.max[line % kTileLines], at.sum[line % kTileLines],
+                  state.output + line * state.stride);
+    }
+  }
+}
+
+void partial(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+             std::int64_t block, float* partials, std::span<std::byte> scratch) {
+  const std::int64_t group = job.q_heads / job.kv.shape.kv_heads, step = flash_lines(group) / group;
+  const std::int64_t value_dim = job.kv.shape.value_dim;
+  for (std::int64_t row = row_begin; row < row_end; row += step) {
+    FlashTile tile(job, kv_head, row, std::min(row_end, row + step), scratch);
+    const bool nothing = tile.seen().begin >= (block + 1) * kKeyBlock ||
+                         tile.seen().end <= block * kKeyBlock || tile.seen().begin == tile.seen().end;
+    if (nothing) {
+      std::fill(partials, partials + tile.lines() * (value_dim + 2), 0.0f);
+      for (std::int64_t line = 0; line < tile.lines(); ++line)
+        partials[line * (value_dim + 2)] = kMinusInfinity;
+    } else {
+      tile.attend(block, [&](std::int64_t line, int count, const State& part) {
+        for (int l = 0; l < count; ++l) {
+          float* out = partials + (line + l) * (value_dim + 2);
+          out[0] = part.max[l];
+          out[1] = part.sum[l];
+          std::memcpy(out + 2, part.output + l * part.stride,
+                      static_cast<std::size_t>(value_dim) * sizeof(float));
+        }
+      });
+    }
+    partials += tile.lines() * (value_dim + 2);
+  }
+}
+
+void merge(const AttentionJob& job, int kv_head, std::int64_t row_begin, std::int64_t row_end,
+           std::int64_t blocks, const float* partials, std::int64_t stride) {
+  const int group = job.q_heads / job.kv.shape.kv_heads;
+  const std::int64_t value_dim = job.kv.shape.value_dim;
+  HWY_ALIGN float max[kLineSlots], sum[kLineSlots], part_max[kLineSlots], part_sum[kLineSlots];
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    for (int first = 0; first < group; first += kTileLines) {
+      const int count = std::min(kTileLines, group - first);
+      // The state's output lives in job.out.
+      float* out = job.out + row * job.out_stride + (std::int64_t{kv_head} * group + first) * value_dim;
+      std::fill(max, max + kLineSlots, kMinusInfinity);
+      std::fill(part_max, part_max + kLineSlots, kMinusInfinity);
+      std::fill(sum, sum + kLineSlots, 0.0f);
+      std::fill(part_sum, part_sum + kLineSlots, 0.0f);
+      std::fill(out, out + count * value_dim, 0.0f);
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const float* part = partials + block * stride + ((row - row_begin) * group + first) * (value_dim + 2);
+        for (int l = 0; l < count; ++l) {
+          part_max[l] = part[l * (value_dim + 2)];
+          part_sum[l] = part[l * (value_dim + 2) + 1];
+        }
+        // merge_lines only reads the part.
+        const State from{part_max, part_sum, const_cast<float*>(part + 2), value_dim + 2};
+        merge_lines({max, sum, out, value_dim}, from, count, value_dim);
+      }
+      for (int l = 0; l < count; ++l) {
+        finish_line(job, row, kv_head * group + first + l, max[l], sum[l], out + l * value_dim);
+      }
+    }
+  }
+}
+
+// --- the measured alternatives -----------------------------------------------------------------------------------------
+
+// Rows and keys that are materialised together.
+struct Chunk {
+  std::int64_t rows, keys;
+};
+constexpr Chunk kChunk{64, 1024};  // of chunked
+
+std::int64_t materialised_floats(const AttentionJob& job, const Chunk& chunk) {
+  const KvShape& shape = job.kv.shape;
+  const std::int64_t stride = (chunk.keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock + 16;
+  return chunk.rows * stride + padded(kTileLines * shape.key_dim) +
+         2 * state_floats(chunk.rows, shape.value_dim) + padded(kKeyBlock * shape.key_dim) +
+         kKeyBlock * padded(shape.value_dim);
+}
+
+// One head: scores of chunk.rows rows and chunk.keys keys in memory, then their softmax, then the weighted sum. The
+// textbook computes a score for every pair and masks afterwards, and so does this where all keys are one chunk;
+// chunks that no row sees are skipped.
+void materialised(const AttentionJob& job, int head, const Chunk& chunk, std::span<std::byte> scratch) {
+  const KvShape& shape = job.kv.shape;
+  const BlockReader reader(job.kv, head / (job.q_heads / shape.kv_heads));
+  const std::int64_t stride = (chunk.keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock + 16;
+  Carver carver(scratch);
+  float* const scores = carver.take(chunk.rows * stride);
+  float* const q = carver.take(kTileLines * shape.key_dim);
+  const State state = take_state(carver, chunk.rows, shape.value_dim);
+  const State part = take_state(carver, chunk.rows, shape.value_dim);
+  float* const keys = carver.take(kKeyBlock * shape.key_dim);
+  float* const values = carver.take(kKeyBlock * padded(shape.value_dim));
+
+  for (std::int64_t row = 0; row < job.rows; row += chunk.rows) {
+    const std::int64_t rows = std::min(chunk.rows, job.rows - row);
+    const KeyRange seen{visible_keys(job, row).begin, visible_keys(job, row + rows - 1).end};
+    clear(state, rows);
+    for (std::int64_t origin = 0; origin < job.key_count; origin += chunk.keys) {
+      const std::int64_t count = std::min(chunk.keys, job.key_count - origin);
+      if (seen.end <= origin || seen.begin >= origin + count) continue;
+      const auto for_blocks = [&](auto body) {
+        for (std::int64_t at = 0; at < count; at += kKeyBlock) {
+          const BlockRange range{(origin + at) / kKeyBlock, 0, std::min<std::int64_t>(kKeyBlock, count - at)};
+          const Block<float> block = reader.decoded(range, keys, values);
+          for (std::int64_t r = 0; r < rows; r += kTileLines) {
+            body(block, at, range.end, r, static_cast<int>(std::min<std::int64_t>(kTileLines, rows - r)));
+          }
+        }
+      };
+      for_blocks([&](const Block<float>& block, std::int64_t at, std::int64_t end, std::int64_t r, int tile) {
+        for (int l = 0; l < tile; ++l) scale_query(job, row + r + l, head, q + l * shape.key_dim);
+        score_lines(q, tile, shape.key_dim, block, 0, end, scores + r * stride + at, stride);
+      });
+      clear(part, rows);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const KeyRange mine = visible_keys(job, row + r);
+        const std::int64_t begin = std::clamp<std::int64_t>(mine.begin - origin, 0, count);
+        const std::int64_t end = std::clamp<std::int64_t>(mine.end - origin, begin, count);
+        float* s = scores + r * stride;
+        const State tile = tile_of(part, r / kTileLines * kTileLines);
+        const MaxSum result =
+            begin < end ? softmax_line(s, begin, end, job.soft_cap) : MaxSum{kMinusInfinity, 0};
+        tile.max[r % kTileLines] = result.max;
+        tile.sum[r % kTileLines] = result.sum;
+        const bool none = result.max == kMinusInfinity;
+        std::fill(s, s + (none ? count : begin), 0.0f);
+        std::fill(s + (none ? count : end), s + count, 0.0f);
+      }
+      for_blocks([&](const Block<float>& block, std::int64_t at, std::int64_t end, std::int64_t r, int tile) {
+        std::int64_t begins[kTileLines] = {}, ends[kTileLines];
+        std::fill(ends, ends + tile, end);
+        weigh_lines(scores + r * stride + at, stride, tile, block, begins, ends, part.stride,
+                    part.output + r * part.stride);
+      });
+      for (std::int64_t r = 0; r < rows; r += kTileLines) {
+        merge_lines(tile_of(state, r), tile_of(part, r),
+                    static_cast<int>(std::min<std::int64_t>(kTileLines, rows - r)), state.stride);
+      }
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const State at = tile_of(state, r / kTileLines * kTileLines);
+      finish_line(job, row + r, head, at.max[r % kTileLines], at.sum[r % kTileLines],
+                  state.output + r * state.stride);
+    }
+  }
+}
+
+Chunk naive_chunk(const AttentionJob& job) {
+  return {job.rows, std::max<std::int64_t>(1, job.key_count)};
+}
+
+std::size_t naive_scratch_bytes(const AttentionJob& job) {
+  return static_cast<std::size_t>(materialised_floats(job, naive_chunk(job))) * sizeof(float);
+}
+void naive(const AttentionJob& job, int q_head, std::span<std::byte> scratch) {
+  materialised(job, q_head, naive_chunk(job), scratch);
+}
+std::size_t chunked_scratch_bytes(const AttentionJob& job) {
+  return static_cast<std::size_t>(materialised_floats(job, kChunk)) * sizeof(float);
+}
+void chunked(const AttentionJob& job, int q_head, std::span<std::byte> scratch) {
+  materialised(job, q_head, kChunk, scratch);
+}
+
 void fill_attention(KernelTable& table) {
-  fill_attention_reference(table);
+  table.attention = {reference_store, scratch_bytes,         flash,  partial, merge, naive_scratch_bytes,
+                     naive,           chunked_scratch_bytes, chunked};
 }
 
 }  // namespace HWY_NAMESPACE

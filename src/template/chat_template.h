@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,9 @@ using Json = nlohmann::ordered_json;  // key order matters: `tojson` keeps it
 struct TemplateLimits {
   std::size_t source_bytes = 1 << 20;
   std::size_t output_bytes = 64 << 20;
-  std::uint64_t steps = 20'000'000;  // evaluated nodes
-  int depth = 200;                   // nesting of expressions, blocks, macro calls and values
+  std::uint64_t steps = 20'000'000;  // evaluated nodes; 16 bytes copied or 64 bytes scanned count as one.
+                                     // A conversation adds four for each of its bytes.
+  int depth = 200;                   // nesting of expressions, blocks and values; five evaluator levels each
 };
 
 /// Rendered text, and which bytes of it came from the conversation (messages, tools, documents) rather than
@@ -42,10 +44,12 @@ class ChatTemplate {
   ~ChatTemplate();
 
   /// Renders with Hugging Face's settings (trim_blocks, lstrip_blocks, loop controls, its tojson,
-  /// raise_exception, strftime_now). `context` is an object: messages, tools, bos_token,
-  /// add_generation_prompt, ... invalid_argument: raise_exception's own message. resource_exhausted: a budget
-  /// ran out. Values of top-level names ending in "_token" are trusted, all others are not.
-  Result<Rendered> render(const Json& context) const;
+  /// raise_exception, strftime_now). `context` is an object: messages, tools, bos_token, add_generation_prompt, ...
+  /// invalid_argument: raise_exception's own message, or "chat template, line L: ..." where the template and the
+  /// conversation do not fit. unsupported: a filter or test that Lithe lacks was reached. resource_exhausted: a
+  /// budget ran out. Values of top-level names ending in "_token" are trusted, all others are not.
+  /// `now`: seconds since the epoch, for strftime_now in local time; the clock's if not given.
+  Result<Rendered> render(const Json& context, std::optional<std::int64_t> now = std::nullopt) const;
 
  private:
   struct Impl;

@@ -1,0 +1,159 @@
+#include "model_facts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "kernels/attention.h"
+#include "kernels/packed_matrix.h"
+#include "models/family.h"
+#include "models/gguf_vocab.h"
+#include "models/parameters.h"
+
+namespace lithe::app {
+namespace {
+
+using formats::GgufFile;
+using formats::GgufTensor;
+
+// A key of any kind that is a string or a number; inspect shows what is there and never fails for the rest.
+std::string text_or_empty(const GgufFile& file, std::string_view key) {
+  const auto value = file.optional_string(key);
+  return value.ok() && *value ? std::string(**value) : std::string();
+}
+
+std::optional<std::uint64_t> number_or_nothing(const GgufFile& file, std::string_view key) {
+  const auto value = file.optional_uint(key);
+  return value.ok() ? *value : std::nullopt;
+}
+
+Result<models::ArchSpec> describe(const GgufFile& file, const std::string& architecture) {
+  LITHE_ASSIGN_OR_RETURN(const models::Family* family, models::find_family(architecture));
+  LITHE_ASSIGN_OR_RETURN(models::ArchSpec spec, family->describe(models::Parameters(file, architecture)));
+  if (const GgufTensor* embedding = file.find_tensor("token_embd.weight");
+      embedding && embedding->dims.size() == 2) {
+    spec.vocab = static_cast<std::int64_t>(embedding->dims[1]);
+  }
+  spec.tied_head = file.find_tensor("output.weight") == nullptr;
+  return spec;
+}
+
+void gather_vocabulary(const GgufFile& file, ModelFacts& facts) {
+  const auto* tokens = file.string_array("tokenizer.ggml.tokens");
+  const std::string model = text_or_empty(file, "tokenizer.ggml.model");
+  if (tokens == nullptr && model.empty()) {
+    facts.problems.push_back("it has no tokenizer");
+    return;
+  }
+  const auto* merges = file.string_array("tokenizer.ggml.merges");
+  facts.vocabulary = VocabularyFacts{model,
+                                     text_or_empty(file, "tokenizer.ggml.pre"),
+                                     tokens == nullptr ? 0 : tokens->size(),
+                                     merges == nullptr ? 0 : merges->size(),
+                                     number_or_nothing(file, "tokenizer.ggml.bos_token_id"),
+                                     number_or_nothing(file, "tokenizer.ggml.eos_token_id")};
+  const Status status = models::vocab_spec(file).status();
+  if (!status.ok()) facts.problems.push_back("tokenizer: " + status.message());
+}
+
+void gather_tensors(const GgufFile& file, ModelFacts& facts) {
+  std::map<std::uint32_t, TypeRow> types;
+  for (const GgufTensor& tensor : file.tensors()) {
+    TypeRow& row = types[tensor.gguf_type];
+    row.name = tensor.type().name;
+    row.tensors += 1;
+    row.elements += tensor.elements();
+    row.bytes += tensor.data.size();
+    facts.elements += tensor.elements();
+    facts.bytes += tensor.data.size();
+  }
+  std::string unknown;
+  for (const auto& [id, row] : types) {
+    facts.types.push_back(row);
+    if (find_format_by_gguf_id(id) == nullptr) {
+      unknown += fmt::format("{}{} tensors of type {}", unknown.empty() ? "" : ", ", row.tensors, row.name);
+    }
+  }
+  if (!unknown.empty()) facts.problems.push_back(unknown + ": Lithe does not compute with these types");
+  if (file.tensors().empty()) facts.problems.push_back("it holds no weights: a vocabulary alone");
+}
+
+// A matrix or a stack of matrices as the kernels hold it; other tensors as floats.
+std::optional<std::uint64_t> resident_bytes(const GgufTensor& tensor) {
+  if (tensor.format == nullptr) return tensor.data.size();
+  if (tensor.dims.size() < 2) return checked_mul<std::uint64_t>(tensor.elements(), sizeof(float));
+  const std::uint64_t cols = tensor.dims[0], rows = tensor.dims[1];
+  const std::uint64_t matrices = tensor.elements() / (cols * rows);
+  const std::uint64_t panel =
+      kernels::packed_panel_bytes(tensor.format->dtype, static_cast<std::int64_t>(cols));
+  const auto one = checked_mul(panel, ceil_div<std::uint64_t>(rows, kernels::kPanelRows));
+  return one ? checked_mul(*one, matrices) : std::nullopt;
+}
+
+// Floats of one token's activations: the residual stream and a copy, queries, keys, values and their mix, gate and up.
+std::uint64_t scratch_floats(const models::ArchSpec& spec) {
+  std::uint64_t most = 0;
+  for (const models::LayerSpec& layer : spec.layers) {
+    const auto heads = static_cast<std::uint64_t>(layer.heads),
+               kv = static_cast<std::uint64_t>(layer.kv_heads);
+    const auto key = static_cast<std::uint64_t>(layer.head_dim),
+               value = static_cast<std::uint64_t>(layer.value_dim);
+    const std::uint64_t attention = heads * (key + value) + kv * (key + value);
+    most = std::max({most, attention, 2 * static_cast<std::uint64_t>(layer.ffn_dim)});
+  }
+  return 2 * static_cast<std::uint64_t>(spec.hidden) + most;
+}
+
+}  // namespace
+
+ModelFacts gather_facts(const GgufFile& file) {
+  ModelFacts facts;
+  facts.architecture = text_or_empty(file, "general.architecture");
+  facts.name = text_or_empty(file, "general.name");
+  facts.chat_template_bytes = text_or_empty(file, "tokenizer.chat_template").size();
+  gather_tensors(file, facts);
+  if (facts.architecture.empty()) {
+    facts.problems.push_back("general.architecture is missing");
+  } else {
+    auto spec = describe(file, facts.architecture);
+    if (spec.ok()) {
+      facts.spec = std::move(spec).value();
+    } else if (!file.tensors().empty() || spec.status().code() == Code::unsupported) {
+      // A vocabulary alone may lack hyper-parameters: that it has no weights is said already.
+      facts.problems.push_back(spec.status().message());
+    }
+  }
+  gather_vocabulary(file, facts);
+  return facts;
+}
+
+Result<MemoryNeed> memory_need(const GgufFile& file, const models::ArchSpec& spec, std::uint64_t ctx,
+                               std::uint64_t batch, DType kv_type) {
+  MemoryNeed need;
+  std::optional<std::uint64_t> weights = 0;
+  for (const GgufTensor& tensor : file.tensors()) {
+    const auto bytes = resident_bytes(tensor);
+    if (weights) weights = bytes ? checked_add(*weights, *bytes) : std::nullopt;
+  }
+  std::uint64_t page = 0;
+  for (const models::LayerSpec& layer : spec.layers) {
+    page += kernels::kv_layer_bytes({kv_type, layer.kv_heads, layer.head_dim, layer.value_dim});
+  }
+  const auto pages = ceil_div<std::uint64_t>(ctx, kernels::kPageTokens);
+  const auto kv = checked_mul(page, pages);
+  const auto floats = checked_mul(scratch_floats(spec), batch);
+  const auto logits = static_cast<std::uint64_t>(spec.vocab);
+  const auto all_floats = floats ? checked_add(*floats, logits) : std::nullopt;
+  const auto scratch = all_floats ? checked_mul<std::uint64_t>(*all_floats, sizeof(float)) : std::nullopt;
+  const auto sum = weights && kv ? checked_add(*weights, *kv) : std::nullopt;
+  if (!sum || !scratch || !checked_add(*sum, *scratch))
+    return exhausted("the memory needed overflows 64 bits");
+  need.weights = *weights;
+  need.kv_cache = *kv;
+  need.kv_per_token = page / kernels::kPageTokens;
+  need.scratch = *scratch;
+  return need;
+}
+
+}  // namespace lithe::app

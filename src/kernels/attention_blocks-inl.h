@@ -1,0 +1,174 @@
+// Key blocks for the tiles: read in place where that is fastest, otherwise decoded into scratch. Per target.
+#include <algorithm>
+
+#include "kernels/attention_tiles-inl.h"
+#include "kernels/kv_layout.h"
+#include "kernels/math-inl.h"
+#include "kernels/simd-inl.h"
+#include "tensor/half.h"
+
+#if defined(LITHE_KERNELS_ATTENTION_BLOCKS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef LITHE_KERNELS_ATTENTION_BLOCKS_INL_H
+#undef LITHE_KERNELS_ATTENTION_BLOCKS_INL_H
+#else
+#define LITHE_KERNELS_ATTENTION_BLOCKS_INL_H
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lithe::kernels {
+namespace HWY_NAMESPACE {
+
+/// Keys and values [begin, end) of one block, positions within the block; begin < end.
+struct BlockRange {
+  std::int64_t block, begin, end;
+};
+
+HWY_INLINE void half_to_float(const Half* from, std::int64_t n, float* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(load_as_float(from + i), Floats(), to + i);
+  if (i < n) {
+    Half tail[kLanes] = {};
+    std::memcpy(tail, from + i, static_cast<std::size_t>(n - i) * sizeof(Half));
+    store_first(load_as_float(tail), to + i, n - i);
+  }
+}
+
+/// A q8_0 key panel -> [dim][16].
+HWY_INLINE void decode_key_panel(const std::byte* panel, const KvLayout& layout, std::int64_t dim,
+                                 float* out) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto* codes = reinterpret_cast<const std::uint32_t*>(panel);
+  const auto* scales = reinterpret_cast<const Half*>(panel + layout.key_scales);
+  const auto low_byte = hn::Set(du, 255u);
+  const auto zero_point = hn::Set(di, 128);
+  for (std::int64_t lane = 0; lane < kKeyLanes; lane += kLanes) {
+    for (std::int64_t quad = 0; quad * 4 < dim; ++quad) {
+      const auto scale = load_as_float(scales + quad / 8 * kKeyLanes + lane);
+      const auto four = hn::LoadU(du, codes + quad * kKeyLanes + lane);
+      const auto put = [&](std::int64_t channel, hn::Vec<decltype(du)> code) LITHE_SIMD {
+        if (channel >= dim) return;
+        const auto value = hn::ConvertTo(d, hn::Sub(hn::BitCast(di, code), zero_point));
+        hn::StoreU(hn::Mul(value, scale), d, out + channel * kKeyLanes + lane);
+      };
+      put(quad * 4, hn::And(four, low_byte));
+      put(quad * 4 + 1, hn::And(hn::ShiftRight<8>(four), low_byte));
+      put(quad * 4 + 2, hn::And(hn::ShiftRight<16>(four), low_byte));
+      put(quad * 4 + 3, hn::ShiftRight<24>(four));
+    }
+  }
+}
+
+/// One q8_0 value row -> [dim], then zeros to a multiple of 16.
+HWY_INLINE void decode_value_row(const std::byte* row, const Half* scales, std::int64_t dim, float* out) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const hn::Rebind<std::int8_t, Floats> d8;
+  const auto* codes = reinterpret_cast<const std::int8_t*>(row);
+  for (std::int64_t c = 0; c < (dim + 15) / 16 * 16; c += kLanes) {  // rows are padded to 16 with zeros
+    std::uint16_t bits;
+    std::memcpy(&bits, scales + c / 32, sizeof(bits));
+    const auto scale = hn::Set(d, f16_to_f32(bits));
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + c)));
+    hn::StoreU(hn::Mul(code, scale), d, out + c);
+  }
+}
+
+/// Where the tiles find a kv head's keys and values.
+class BlockReader {
+ public:
+  BlockReader(const KvView& view, int kv_head)
+      : shape_(view.shape), layout_(view.shape), head_(view, layout_, kv_head) {}
+
+  std::int64_t padded_value_dim() const { return padded_value_dim_; }
+  bool in_place_possible() const {
+    return shape_.dtype != DType::q8_0 && shape_.value_dim % kKeyLanes == 0 &&
+           (shape_.dtype == DType::f32 || HWY_TARGET != HWY_SSE4);
+  }
+
+  /// The pages themselves. T is their type.
+  template <typename T>
+  Block<T> in_place(const BlockRange& range) const {
+    Block<T> block;
+    block.value_stride = shape_.value_dim;
+    const std::int64_t first = range.begin / kPageTokens, last = (range.end - 1) / kPageTokens;
+    for (std::int64_t i = 0; i < kBlockPages; ++i) {
+      const std::byte* page = head_.page(range.block * kBlockPages + std::clamp(i, first, last));
+      for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
+        block.panels[i * kPagePanels + panel] =
+            reinterpret_cast<const T*>(page + static_cast<std::size_t>(panel) * layout_.key_panel_bytes);
+      }
+      block.pages[i] = reinterpret_cast<const T*>(page + layout_.values);
+    }
+    return block;
+  }
+
+  /// Decoded to f32. keys: [kKeyBlock * key_dim], values: [kKeyBlock * padded_value_dim].
+  Block<float> decoded(const BlockRange& range, float* keys, float* values) const {
+    decode_keys(range, keys);
+    decode_values(range, values);
+    Block<float> block;
+    block.value_stride = padded_value_dim_;
+    for (std::int64_t i = 0; i < kBlockPanels; ++i) block.panels[i] = keys + i * kKeyLanes * shape_.key_dim;
+    for (std::int64_t i = 0; i < kBlockPages; ++i)
+      block.pages[i] = values + i * kPageTokens * padded_value_dim_;
+    return block;
+  }
+
+ private:
+  void decode_keys(const BlockRange& range, float* keys) const {
+    const std::int64_t elements = std::int64_t{shape_.key_dim} * kKeyLanes;
+    for (std::int64_t panel = range.begin / kKeyLanes; panel * kKeyLanes < range.end; ++panel) {
+      const std::byte* from = head_.page(range.block * kBlockPages + panel / kPagePanels) +
+                              static_cast<std::size_t>(panel % kPagePanels) * layout_.key_panel_bytes;
+      float* to = keys + panel * elements;
+      switch (shape_.dtype) {
+        case DType::f32:
+          std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(float));
+          break;
+        case DType::f16:
+          half_to_float(reinterpret_cast<const Half*>(from), elements, to);
+          break;
+        default:
+          decode_key_panel(from, layout_, shape_.key_dim, to);
+      }
+    }
+  }
+
+  void decode_values(const BlockRange& range, float* values) const {
+    const std::int64_t dim = shape_.value_dim;
+    for (std::int64_t key = range.begin; key < range.end; ++key) {
+      const std::byte* page = head_.page(range.block * kBlockPages + key / kPageTokens);
+      const auto token = static_cast<std::size_t>(key % kPageTokens);
+      const std::byte* from = page + layout_.values + token * layout_.value_row_bytes;
+      float* to = values + key * padded_value_dim_;
+      switch (shape_.dtype) {
+        case DType::f32:
+          std::memcpy(to, from, static_cast<std::size_t>(dim) * sizeof(float));
+          break;
+        case DType::f16:
+          half_to_float(reinterpret_cast<const Half*>(from), dim, to);
+          break;
+        default:
+          decode_value_row(from,
+                           reinterpret_cast<const Half*>(page + layout_.value_scales) +
+                               token * static_cast<std::size_t>(layout_.value_groups),
+                           dim, to);
+          continue;
+      }
+      std::fill(to + dim, to + padded_value_dim_, 0.0f);
+    }
+  }
+
+  KvShape shape_;
+  KvLayout layout_;
+  KvHead head_;
+  std::int64_t padded_value_dim_ = (shape_.value_dim + kKeyLanes - 1) / kKeyLanes * kKeyLanes;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lithe::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // LITHE_KERNELS_ATTENTION_BLOCKS_INL_H
