@@ -206,46 +206,52 @@ constexpr Search kSearchQ5 = {31.0f, -0.5f, 15};
 
 // ---------------------------------------------------------------- Q6_K: 16 sub-blocks of 16
 
-constexpr int kLanes6 = 16;
-constexpr int kSub6 = kSuper / kLanes6;
-using Lanes6 = float[kLanes6];
+constexpr int kSubs6 = 16;
+constexpr int kSub6 = kSuper / kSubs6;
 // Below this a sub-block counts as zero.
 constexpr float kTiny = 1e-15f;
 
-// x ~ scale * code, code in [-32, 31].
+// x ~ scale * code for each of 8 sub-blocks, code in [-32, 31].
 struct SymmetricFit {
-  Lanes6 scale;
-  Lanes6 inverse_step;  // code = round(x * inverse_step); 0 where the sub-block is zero
+  Lanes scale;
+  Lanes inverse_step;  // code = round(x * inverse_step); 0 where the sub-block is zero
 };
 
-SymmetricFit fit_symmetric(const float (*x)[kLanes6]) {
-  Lanes6 peak{}, magnitude{};
+// With the codes that a step gives: how much of the sub-block they explain, and their own square. Values weigh their
+// square.
+void weigh_codes(const float (*x)[kLanes], const Lanes& inverse_step, Lanes& sum_xl, Lanes& sum_ll) {
+  Lanes xl{}, ll{};
   for (int i = 0; i < kSub6; ++i) {
-    for (int j = 0; j < kLanes6; ++j) {
+    for (int j = 0; j < kLanes; ++j) {
+      const auto code = static_cast<float>(round_clamped(inverse_step[j] * x[i][j], -32.0f, 31.0f));
+      const float w = x[i][j] * x[i][j];
+      xl[j] += w * x[i][j] * code;
+      ll[j] += w * code * code;
+    }
+  }
+  std::copy_n(xl, kLanes, sum_xl);
+  std::copy_n(ll, kLanes, sum_ll);
+}
+
+SymmetricFit fit_symmetric(const float (*x)[kLanes]) {
+  Lanes peak{}, magnitude{};
+  for (int i = 0; i < kSub6; ++i) {
+    for (int j = 0; j < kLanes; ++j) {
       const bool greater = std::fabs(x[i][j]) > magnitude[j];
       magnitude[j] = greater ? std::fabs(x[i][j]) : magnitude[j];
       peak[j] = greater ? x[i][j] : peak[j];
     }
   }
-  SymmetricFit fit;
-  Lanes6 best;
+  SymmetricFit fit{};
+  Lanes best{};
   for (int attempt = 0; attempt < 19; ++attempt) {
-    // The obvious step first, then 32 -+ 0.1 i levels. Each sub-block keeps the codes that explain most of
-    // it.
+    // The obvious step first, then -+ 0.1 i levels. Each sub-block keeps the codes that explain most of it.
     const int step = attempt == 0 ? 0 : attempt <= 9 ? attempt - 10 : attempt - 9;
-    Lanes6 inverse, sum_xl{}, sum_ll{};
-    for (int j = 0; j < kLanes6; ++j) {
-      inverse[j] = magnitude[j] < kTiny ? 0.0f : -(32.0f + 0.1f * static_cast<float>(step)) / peak[j];
-    }
-    for (int i = 0; i < kSub6; ++i) {
-      for (int j = 0; j < kLanes6; ++j) {
-        const auto code = static_cast<float>(round_clamped(inverse[j] * x[i][j], -32.0f, 31.0f));
-        const float w = x[i][j] * x[i][j];
-        sum_xl[j] += w * x[i][j] * code;
-        sum_ll[j] += w * code * code;
-      }
-    }
-    for (int j = 0; j < kLanes6; ++j) {
+    const float levels = -(32.0f + 0.1f * static_cast<float>(step));
+    Lanes inverse, sum_xl, sum_ll;
+    for (int j = 0; j < kLanes; ++j) inverse[j] = magnitude[j] < kTiny ? 0.0f : levels / peak[j];
+    weigh_codes(x, inverse, sum_xl, sum_ll);
+    for (int j = 0; j < kLanes; ++j) {
       const bool better = attempt == 0 || (sum_ll[j] > 0.0f && sum_xl[j] * sum_xl[j] > best[j] * sum_ll[j]);
       if (!better) continue;
       fit.scale[j] = sum_ll[j] != 0.0f ? sum_xl[j] / sum_ll[j] : 0.0f;
@@ -258,27 +264,34 @@ SymmetricFit fit_symmetric(const float (*x)[kLanes6]) {
 
 // codes: [256], 0 to 63. scales: [16].
 float encode_symmetric_super(const float* values, std::int8_t* scales, std::uint8_t* codes) {
-  Lanes6 x[kSub6];
-  for (int j = 0; j < kLanes6; ++j) {
-    for (int i = 0; i < kSub6; ++i) x[i][j] = values[j * kSub6 + i];
+  SymmetricFit fits[kSubs6 / kLanes];
+  for (int half = 0; half < kSubs6 / kLanes; ++half) {
+    Lanes x[kSub6];
+    for (int j = 0; j < kLanes; ++j) {
+      for (int i = 0; i < kSub6; ++i) x[i][j] = values[(half * kLanes + j) * kSub6 + i];
+    }
+    fits[half] = fit_symmetric(x);
   }
-  const SymmetricFit fit = fit_symmetric(x);
   float top = 0.0f;
-  for (const float scale : fit.scale) top = std::fabs(scale) > std::fabs(top) ? scale : top;
-  std::fill_n(scales, kLanes6, std::int8_t{0});
+  for (const SymmetricFit& fit : fits) {
+    for (const float scale : fit.scale) top = std::fabs(scale) > std::fabs(top) ? scale : top;
+  }
+  std::fill_n(scales, kSubs6, std::int8_t{0});
   std::fill_n(codes, kSuper, std::uint8_t{0});
   if (!(std::fabs(top) >= kTiny)) return 0.0f;
 
   const float per_scale = -128.0f / top;
   const float d = 1.0f / per_scale;
   const float stored = f16_to_f32(f32_to_f16(d));
-  for (int j = 0; j < kLanes6; ++j) {
-    scales[j] = static_cast<std::int8_t>(round_clamped(per_scale * fit.scale[j], -128.0f, 127.0f));
-    const float scale = stored * static_cast<float>(scales[j]);
+  for (int sub = 0; sub < kSubs6; ++sub) {
+    const SymmetricFit& fit = fits[sub / kLanes];
+    const int j = sub % kLanes;
+    scales[sub] = static_cast<std::int8_t>(round_clamped(per_scale * fit.scale[j], -128.0f, 127.0f));
+    const float scale = stored * static_cast<float>(scales[sub]);
     if (scale == 0.0f && fit.inverse_step[j] == 0.0f) continue;
-    for (int i = 0; i < kSub6; ++i) {
-      const float level = scale != 0.0f ? x[i][j] / scale : x[i][j] * fit.inverse_step[j];
-      codes[j * kSub6 + i] = static_cast<std::uint8_t>(32 + round_clamped(level, -32.0f, 31.0f));
+    for (int i = sub * kSub6; i < (sub + 1) * kSub6; ++i) {
+      const float level = scale != 0.0f ? values[i] / scale : values[i] * fit.inverse_step[j];
+      codes[i] = static_cast<std::uint8_t>(32 + round_clamped(level, -32.0f, 31.0f));
     }
   }
   return d;
@@ -346,7 +359,7 @@ void decode_q5_k(const std::byte* blocks, std::int64_t count, float* values) {
 void encode_q6_k(const float* values, std::int64_t count, std::byte* out) {
   constexpr int kLow = 0, kHigh = 128, kScales = 192, kScale = 208;
   std::uint8_t codes[kSuper];
-  std::int8_t scales[kLanes6];
+  std::int8_t scales[kSubs6];
   for (; count > 0; count -= kSuper, values += kSuper, out += 210) {
     const float d = encode_symmetric_super(values, scales, codes);
     for (int half = 0; half < 2; ++half) {
