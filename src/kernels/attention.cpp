@@ -59,15 +59,10 @@ void clear(const State& state, std::int64_t lines) {
   std::fill(state.output, state.output + lines * state.stride, 0.0f);
 }
 
-// q * scale, for the lines in order.
-void scale_query(const AttentionJob& job, std::int64_t row, int head, float* out) {
-  const Floats d;
+// q * scale of one line into its column of a tile's [key_dim][kTileLines].
+void scale_query(const AttentionJob& job, std::int64_t row, int head, float* column) {
   const float* q = job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim;
-  const std::int64_t dim = job.kv.shape.key_dim;
-  const auto scale = hn::Set(d, job.scale);
-  std::int64_t i = 0;
-  for (; i + kLanes <= dim; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, q + i), scale), d, out + i);
-  if (i < dim) store_first(hn::Mul(load_first(q + i, dim - i), scale), out + i, dim - i);
+  for (std::int64_t i = 0; i < job.kv.shape.key_dim; ++i) column[i * kTileLines] = q[i] * job.scale;
 }
 
 // out = output / sum, the head's sink counted in; zeros when nothing was seen.
@@ -104,21 +99,21 @@ class FlashTile {
         lines_((row_end - row_begin) * group_) {
     Carver carver(scratch);
     const KvShape& shape = job.kv.shape;
-    q_ = carver.take(lines_ * shape.key_dim);
+    q_ = carver.take(tiles(lines_) * kTileLines * shape.key_dim);
     state_ = take_state(carver, lines_, shape.value_dim);
     part_ = take_state(carver, kTileLines, shape.value_dim);
-    scores_ = carver.take(kTileLines * kScoreStride);
+    scores_ = carver.take(kTileLines * ScoreStride::value);
     keys_ = carver.take(kKeyBlock * shape.key_dim);
     values_ = carver.take(kKeyBlock * padded(shape.value_dim));
     for (std::int64_t line = 0; line < lines_; ++line) {
-      scale_query(job, row(line), head(line), q_ + line * shape.key_dim);
+      scale_query(job, row(line), head(line), tile_query(line) + line % kTileLines);
     }
     seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
   }
 
   static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
-    return padded(lines * shape.key_dim) + state_floats(lines, shape.value_dim) +
-           state_floats(kTileLines, shape.value_dim) + kTileLines * kScoreStride +
+    return padded(tiles(lines) * kTileLines * shape.key_dim) + state_floats(lines, shape.value_dim) +
+           state_floats(kTileLines, shape.value_dim) + kTileLines * ScoreStride::value +
            padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
   }
 
@@ -172,15 +167,19 @@ class FlashTile {
       }
     }
     if (first >= last) return;
-    score_lines(q_ + line * key_dim, count, key_dim, block, first, last, scores_, kScoreStride);
+    score_lines(tile_query(line), count, key_dim, block, first, last, scores_, ScoreStride());
     for (int l = 0; l < count; ++l) {
       if (begin[l] == end[l]) continue;
-      const MaxSum result = softmax_line(scores_ + l * kScoreStride, begin[l], end[l], job_.soft_cap);
+      const MaxSum result = softmax_line(scores_ + l * ScoreStride::value, begin[l], end[l], job_.soft_cap);
       part_.max[l] = result.max;
       part_.sum[l] = result.sum;
       if (result.max == kMinusInfinity) begin[l] = end[l] = 0;
     }
-    weigh_lines(scores_, kScoreStride, count, block, begin, end, part_.stride, part_.output);
+    weigh_lines(scores_, ScoreStride(), count, block, begin, end, part_.stride, part_.output);
+  }
+
+  float* tile_query(std::int64_t line) const {
+    return q_ + line / kTileLines * kTileLines * job_.kv.shape.key_dim;
   }
 
   const AttentionJob& job_;
@@ -329,7 +328,7 @@ void materialised(const AttentionJob& job, int head, const Chunk& chunk, std::sp
         }
       };
       for_blocks([&](const Block<float>& block, std::int64_t at, std::int64_t end, std::int64_t r, int tile) {
-        for (int l = 0; l < tile; ++l) scale_query(job, row + r + l, head, q + l * shape.key_dim);
+        for (int l = 0; l < tile; ++l) scale_query(job, row + r + l, head, q + l);
         score_lines(q, tile, shape.key_dim, block, 0, end, scores + r * stride + at, stride);
       });
       clear(part, rows);

@@ -24,8 +24,9 @@ inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
 inline constexpr int kTileLines = kManyRegisters ? 12 : 6;
 inline constexpr int kLineSlots = 16;  // arrays with one float per line, whole vectors of them
-/// Floats between the scores of two lines: off a power of two, so that lines do not share cache sets.
-inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;
+/// Floats between the scores of two lines: off a power of two, so that lines do not share cache sets. A type, so that
+/// the tiles compiled for it address every line from one register; std::int64_t works as well.
+using ScoreStride = std::integral_constant<std::int64_t, kKeyBlock + 16>;
 
 using Half = hwy::float16_t;
 
@@ -60,10 +61,11 @@ struct Block {
 };
 
 /// Scores of L lines against vectors [begin, end) of a block's keys, V vectors at a time (both multiples of V).
-template <int L, int V, typename T>
+/// q: [dim][kTileLines]: one pointer for all lines, or their addresses would fill the general registers.
+template <int L, int V, typename T, typename Stride>
 HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, std::int64_t dim, const Block<T>& block,
                              std::int64_t begin, std::int64_t end, float* HWY_RESTRICT out,
-                             std::int64_t out_stride) {
+                             Stride out_stride) {
   const Floats d;
   for (std::int64_t v = begin; v < end; v += V) {
     const T* key[V];
@@ -77,7 +79,7 @@ HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, std::int64_t dim, cons
       FloatVec k[V];
       unroll<V>([&](auto j) LITHE_SIMD { k[j] = load_as_float(key[j] + i * kKeyLanes); });
       unroll<L>([&](auto l) LITHE_SIMD {
-        const auto x = hn::Set(d, q[l * dim + i]);
+        const auto x = hn::Set(d, q[i * kTileLines + l]);
         unroll<V>([&](auto j) LITHE_SIMD { acc[l][j] = hn::MulAdd(x, k[j], acc[l][j]); });
       });
     }
@@ -88,10 +90,10 @@ HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, std::int64_t dim, cons
 }
 
 /// out[l][c..] += sum over keys [begin, end) of a block of weight[l][key] * value[key][c..], V vectors of channels.
-template <int L, int V, typename T>
-HWY_INLINE void value_columns(const float* HWY_RESTRICT weights, std::int64_t weight_stride,
-                              const Block<T>& block, std::int64_t begin, std::int64_t end,
-                              std::int64_t channel, float* HWY_RESTRICT out, std::int64_t out_stride) {
+template <int L, int V, typename T, typename Stride>
+HWY_INLINE void value_columns(const float* HWY_RESTRICT weights, Stride weight_stride, const Block<T>& block,
+                              std::int64_t begin, std::int64_t end, std::int64_t channel,
+                              float* HWY_RESTRICT out, std::int64_t out_stride) {
   const Floats d;
   FloatVec acc[L][V];
   unroll<L>([&](auto l) LITHE_SIMD {
@@ -116,8 +118,8 @@ HWY_INLINE void value_columns(const float* HWY_RESTRICT weights, std::int64_t we
   });
 }
 
-template <int L, int V, typename T>
-HWY_NOINLINE void value_tile(const float* weights, std::int64_t weight_stride, const Block<T>& block,
+template <int L, int V, typename T, typename Stride>
+HWY_NOINLINE void value_tile(const float* weights, Stride weight_stride, const Block<T>& block,
                              std::int64_t begin, std::int64_t end, std::int64_t padded_dim, float* out) {
   std::int64_t c = 0;
   for (; c + V * kLanes <= padded_dim; c += V * kLanes) {
@@ -165,22 +167,22 @@ HWY_INLINE void for_tiles(int lines, F f) {
   }
 }
 
-/// Scores of keys [begin, end) of the block, and of some around them. q: [lines][dim].
-template <typename T>
+/// Scores of keys [begin, end) of the block, and of some around them. q: [dim][kTileLines].
+template <typename T, typename Stride>
 HWY_INLINE void score_lines(const float* q, int lines, std::int64_t dim, const Block<T>& block,
-                            std::int64_t begin, std::int64_t end, float* scores, std::int64_t stride) {
+                            std::int64_t begin, std::int64_t end, float* scores, Stride stride) {
   for_tiles(lines, [&](auto tile, int at) LITHE_SIMD {
     constexpr int kL = decltype(tile)::value, kV = kTileVectors<kL>;
     constexpr std::int64_t kStep = kV * kLanes;
-    score_tile<kL, kV>(q + at * dim, dim, block, begin / kStep * kV, (end + kStep - 1) / kStep * kV,
+    score_tile<kL, kV>(q + at, dim, block, begin / kStep * kV, (end + kStep - 1) / kStep * kV,
                        scores + at * stride, stride);
   });
 }
 
 /// Adds the weighted values of keys [begin[l], end[l]) to out: [lines][padded_dim]. A key that a line does not
 /// see is not touched for it: its value may be anything, and 0 * NaN is NaN.
-template <typename T>
-HWY_INLINE void weigh_lines(const float* weights, std::int64_t stride, int lines, const Block<T>& block,
+template <typename T, typename Stride>
+HWY_INLINE void weigh_lines(const float* weights, Stride stride, int lines, const Block<T>& block,
                             const std::int64_t* begin, const std::int64_t* end, std::int64_t padded_dim,
                             float* out) {
   for_tiles(lines, [&](auto tile, int at) LITHE_SIMD {
