@@ -1,6 +1,7 @@
 #include "console.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,8 +68,27 @@ void watch_interrupts() {
 bool interrupted() {
   return interrupt_signal != 0;
 }
+int interrupt_number() {
+  return interrupt_signal;
+}
 void forget_interrupt() {
   interrupt_signal = 0;
+}
+
+bool wait_for_input() {
+  sigset_t watched, before;
+  ::sigemptyset(&watched);
+  ::sigaddset(&watched, SIGINT);
+  ::sigaddset(&watched, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &watched,
+                    &before);  // delivered in ppoll() only: no gap between look and sleep
+  bool ready = false;
+  while (!interrupted() && !ready) {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    ready = ::ppoll(&input, 1, nullptr, &before) > 0 || (errno != EINTR && errno != 0);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return ready;
 }
 
 void die_of_interrupt() {

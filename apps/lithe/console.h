@@ -20,7 +20,11 @@ void prepare_console();
 /// From here on Ctrl-C (or SIGTERM) only sets a flag, so that a command can end cleanly; a second one ends the program.
 void watch_interrupts();
 bool interrupted();
+/// SIGINT, SIGTERM, or 0.
+int interrupt_number();
 void forget_interrupt();
+/// Waits until stdin has something to read (true) or a watched signal came (false), even one that came just before.
+bool wait_for_input();
 /// Ends the program as an untouched signal would have, so that a calling shell sees why.
 [[noreturn]] void die_of_interrupt();
 

@@ -162,7 +162,7 @@ void EngineFlags::add(CLI::App& app) {
          "-c,--max-model-len,--ctx-size", max_model_len,
          "Context: prompt and answer together, in tokens; default: the model's, or what fits in memory")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--max-num-batched-tokens,--ubatch-size,--batch-size", max_num_batched_tokens,
+  app.add_option("-b,--max-num-batched-tokens,--ub,--ubatch-size,--batch-size", max_num_batched_tokens,
                  "Tokens computed in one step")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--kv-cache-memory", kv_cache_memory, "Memory for keys and values; default: what fits")

@@ -26,7 +26,7 @@ struct RunFlags {
 
 Result<std::string> read_prompt(const RunFlags& flags) {
   if (!flags.prompt.empty() && !flags.file.empty()) return invalid("--prompt and --file exclude each other");
-  if (!flags.file.empty()) return read_file(flags.file);
+  if (!flags.file.empty()) return read_file(flags.file);  // even an empty one
   if (!flags.prompt.empty()) return flags.prompt;
   if (::isatty(STDIN_FILENO) == 0) {
     std::string text{std::istreambuf_iterator<char>(std::cin), {}};

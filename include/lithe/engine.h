@@ -150,6 +150,8 @@ class Engine {
 
   /// Checks and prices the request before any work. invalid_argument names the field, or both lengths.
   Result<RequestId> submit(const Request& request, OnText on_text = {}, OnDone on_done = {});
+  /// What submit() would say, without submitting.
+  Status check(const Request& request) const;
   /// One forward pass over everything that runs; calls back. Does nothing when idle.
   void step();
   bool idle() const;
@@ -166,6 +168,7 @@ class Engine {
  private:
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
+  Result<std::vector<std::int32_t>> prompt_tokens(const Request& request) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -43,13 +43,14 @@ class Core {
   /// Prices the request before any work. tokens: the prompt. Everything else as in lithe::Engine.
   Result<RequestId> submit(std::vector<std::int32_t> tokens, const Request& request, OnText on_text,
                            OnDone on_done);
+  /// What submit() would allow.
+  Result<Limits> price(std::span<const std::int32_t> tokens, const Request& request) const;
   void step();
   bool idle() const { return scheduler_.idle(); }
   void cancel(RequestId id);
   EngineStats stats() const;
 
  private:
-  Result<Limits> price(std::span<const std::int32_t> tokens, const Request& request) const;
   void retire();
   models::Batch build_batch(std::span<const Chunk> plan) const;
   void advance(Sequence& sequence, std::span<float> logits);

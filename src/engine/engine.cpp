@@ -176,18 +176,26 @@ Result<Engine> Engine::create(std::shared_ptr<Model> model, const EngineOptions&
   return Engine(std::move(impl));
 }
 
-Result<RequestId> Engine::submit(const Request& request, OnText on_text, OnDone on_done) {
+/// The prompt of a request as ids.
+Result<std::vector<std::int32_t>> Engine::prompt_tokens(const Request& request) const {
   const int given =
       int{!request.messages.empty()} + int{request.prompt.has_value()} + int{!request.tokens.empty()};
-  if (given != 1)
+  if (given != 1) {
     return invalid("a request holds {} of messages, prompt and tokens: it must hold exactly one", given);
-  std::vector<std::int32_t> tokens = request.tokens;
-  if (!request.messages.empty()) {
-    LITHE_ASSIGN_OR_RETURN(tokens, impl_->model->tokenize_chat(request.messages));
-  } else if (request.prompt) {
-    LITHE_ASSIGN_OR_RETURN(tokens, impl_->model->tokenize(*request.prompt));
   }
+  if (!request.messages.empty()) return impl_->model->tokenize_chat(request.messages);
+  if (request.prompt) return impl_->model->tokenize(*request.prompt);
+  return request.tokens;
+}
+
+Result<RequestId> Engine::submit(const Request& request, OnText on_text, OnDone on_done) {
+  LITHE_ASSIGN_OR_RETURN(auto tokens, prompt_tokens(request));
   return impl_->core->submit(std::move(tokens), request, std::move(on_text), std::move(on_done));
+}
+
+Status Engine::check(const Request& request) const {
+  LITHE_ASSIGN_OR_RETURN(const auto tokens, prompt_tokens(request));
+  return impl_->core->price(tokens, request).status();
 }
 
 void Engine::step() {

@@ -121,22 +121,22 @@ struct Run {
   Result<WindowResult> score(const Window& window) {
     WindowResult out;
     const auto count = static_cast<std::int64_t>(window.tokens.size());
-    LITHE_RETURN_IF_ERROR(for_each_logits(
-        model.model(), pool, window.tokens, window.first, count - 1,
-        [&](std::int64_t position, std::span<float> logits) -> Status {
-          LITHE_ASSIGN_OR_RETURN(const LogSum sum, log_sum(logits, model.kernels(), scratch));
-          const auto target = static_cast<std::size_t>(window.tokens[static_cast<std::size_t>(position + 1)]);
-          const double nll = sum.value - static_cast<double>(logits[target]);
-          out.nll.add(nll);
-          if (writer != nullptr) LITHE_RETURN_IF_ERROR(writer->add(logits, sum, nll));
-          if (reference != nullptr) {
-            const ReferenceRow row = reference->row(next_row++);
-            out.delta.add(nll - row.nll);
-            out.kl.push_back(static_cast<float>(kl_divergence(row, logits, sum)));
-            out.agreements += row.argmax == sum.argmax ? 1 : 0;
-          }
-          return {};
-        }));
+    const auto visit = [&](std::int64_t position, std::span<float> logits) -> Status {
+      LITHE_ASSIGN_OR_RETURN(const LogSum sum, log_sum(logits, model.kernels(), scratch));
+      const auto target = static_cast<std::size_t>(window.tokens[static_cast<std::size_t>(position + 1)]);
+      const double nll = sum.value - static_cast<double>(logits[target]);
+      out.nll.add(nll);
+      if (writer != nullptr) LITHE_RETURN_IF_ERROR(writer->add(logits, sum, nll));
+      if (reference != nullptr) {
+        const ReferenceRow row = reference->row(next_row++);
+        out.delta.add(nll - row.nll);
+        out.kl.push_back(static_cast<float>(kl_divergence(row, logits, sum)));
+        out.agreements += row.argmax == sum.argmax ? 1 : 0;
+      }
+      return {};
+    };
+    LITHE_RETURN_IF_ERROR(
+        for_each_logits(model.model(), pool, window.tokens, window.first, count - 1, visit));
     return out;
   }
 };

@@ -391,8 +391,7 @@ TEST(Core, UsageAddsUp) {
   EXPECT_EQ(c.usage.completion_tokens, 7);
   EXPECT_GT(c.usage.prefill_seconds, 0);
   EXPECT_GT(c.usage.decode_seconds, 0);
-  EXPECT_EQ(c.usage.kv_bytes,
-            4u * 4 * 4);  // 16 tokens hold keys and values (the last has none): 4 pages of 4 x 4 bytes
+  EXPECT_EQ(c.usage.kv_bytes, 4 * FakeModel::kPageBytes);  // 16 tokens: the last one's were not computed
 }
 
 // Random arrivals, cancels, stops and limits on a small pool: each request ends exactly once, pages add up throughout.

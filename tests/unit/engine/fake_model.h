@@ -71,12 +71,13 @@ inline kernels::KernelTable scalar_reductions() {
 
 struct FakeModel {
   static constexpr int kPageTokens = 4;
+  static constexpr std::size_t kPageBytes = 64;   // the pool's alignment
 
   explicit FakeModel(std::int64_t pages, std::int64_t logit_rows = kTokens)
       : tokenizer(byte_tokenizer()),
         kernels(scalar_reductions()),
         rows(logit_rows),
-        pool(kvcache::PagePool::create(kPageTokens * sizeof(std::int32_t), pages, kPageTokens).value()) {}
+        pool(kvcache::PagePool::create(kPageBytes, pages, kPageTokens).value()) {}
 
   tokenizer::Tokenizer tokenizer;
   kernels::KernelTable kernels;

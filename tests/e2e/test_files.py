@@ -1,0 +1,47 @@
+import pathlib
+import struct
+
+import harness
+import tiny_gguf
+
+
+class Files(harness.Case):
+    """Model files as users meet them: cut, contradictory, odd."""
+
+    def answer(self, model, **kwargs):
+        return self.json("run", "-m", model, "-p", "hello", "-n", 12, "--temp", 0, "--ignore-eos", "--json", **kwargs)["tokens"]
+
+    def test_field_case_22_cut_files(self):
+        whole = pathlib.Path(self.random()).read_bytes()
+        for name, size in (("byte", len(whole) - 1), ("page", len(whole) - 4096), ("half", len(whole) // 2)):
+            path = self.folder / f"cut-{name}.gguf"
+            path.write_bytes(whole[:size])
+            error = self.refused(1, "run", "-m", path, "-p", "hi")
+            self.assertRegex(error, "blk|output|token_embd", name)      # the tensor that is not whole
+            self.assertIn(path.name, error)
+
+    def test_not_a_model(self):
+        for name, data in (("empty", b""), ("text", b"hello"), ("magic", b"GGUF"), ("v1", struct.pack("<II", 0x46554747, 1) + b"\0" * 64)):
+            path = self.folder / f"{name}.gguf"
+            path.write_bytes(data)
+            self.assertIn(path.name, self.refused(1, "run", "-m", path, "-p", "hi"))
+        self.assertIn("not a regular file", self.refused(2, "run", "-m", self.folder, "-p", "hi"))
+
+    def test_field_case_24_tied_and_untied(self):
+        tied = self.model("tied", tiny_gguf.random_model, tied=True)
+        self.assertEqual(len(self.answer(tied)), 12)
+        self.assertEqual(len(self.answer(self.random())), 12)
+        self.assertNotEqual(self.answer(tied), self.answer(self.random()))
+
+    def test_field_case_25_explicit_head_dim(self):
+        explicit = self.model("explicit", tiny_gguf.random_model, hidden=160, heads=4, kv_heads=4, head_dim=64)
+        self.assertEqual(len(self.answer(explicit)), 12)
+
+    def test_unused_metadata_and_missing_tensor(self):
+        path = self.folder / "no-layer.gguf"
+        tiny_gguf.random_model(path, layers=2, **{"llama.block_count": 3})
+        self.assertRegex(self.refused(1, "run", "-m", path, "-p", "hi"), r"blk\.2\.")
+
+
+if __name__ == "__main__":
+    harness.main()
