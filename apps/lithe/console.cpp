@@ -80,12 +80,13 @@ bool wait_for_input() {
   ::sigemptyset(&watched);
   ::sigaddset(&watched, SIGINT);
   ::sigaddset(&watched, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &watched,
-                    &before);  // delivered in ppoll() only: no gap between look and sleep
+  // Delivered in ppoll() only, so that none falls between the look at the flag and the sleep.
+  ::pthread_sigmask(SIG_BLOCK, &watched, &before);
   bool ready = false;
   while (!interrupted() && !ready) {
     pollfd input{STDIN_FILENO, POLLIN, 0};
-    ready = ::ppoll(&input, 1, nullptr, &before) > 0 || (errno != EINTR && errno != 0);
+    const int found = ::ppoll(&input, 1, nullptr, &before);
+    ready = found > 0 || (found < 0 && errno != EINTR);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return ready;

@@ -23,6 +23,10 @@ struct Command {
 };
 
 constexpr std::initializer_list<Command> kCommands = {
+    {"run", "Answer one prompt", add_run},
+    {"chat", "Talk with a model", add_chat},
+    {"bench", "Measure speed: prefill, decode, depth, batches", add_bench},
+    {"eval", "Measure quality: perplexity, divergence from a reference, logits", add_eval},
     {"convert", "Write a model file in another type", add_convert},
     {"inspect", "Show what is in a model file and what it needs", add_inspect},
 };
