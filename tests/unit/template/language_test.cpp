@@ -58,7 +58,8 @@ TEST(TemplateLanguage, EqualsJinja2) {
       messages += same ? 1 : 0;
     }
   }
-  std::printf("[ counts ] %d snippets equal, %d errors, %d of them in the same words\n", texts, errors, messages);
+  std::printf("[ counts ] %d snippets equal, %d errors, %d of them in the same words\n", texts, errors,
+              messages);
   EXPECT_GE(messages, 125);  // the rest name the same fault in other words
 }
 
