@@ -18,5 +18,6 @@ Run add_convert(CLI::App& app);
 Run add_eval(CLI::App& app);
 Run add_inspect(CLI::App& app);
 Run add_run(CLI::App& app);
+Run add_template(CLI::App& app);
 
 }  // namespace lithe::app

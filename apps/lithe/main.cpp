@@ -29,6 +29,7 @@ constexpr std::initializer_list<Command> kCommands = {
     {"eval", "Measure quality: perplexity, divergence from a reference, logits", add_eval},
     {"convert", "Write a model file in another type", add_convert},
     {"inspect", "Show what is in a model file and what it needs", add_inspect},
+    {"template", "Show a conversation as the model reads it", add_template},
 };
 
 /// Flags that every command has.

@@ -1,0 +1,143 @@
+// lithe template: a conversation as the model reads it, byte for byte.
+#include <cstring>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "command.h"
+#include "console.h"
+#include "formats/gguf.h"
+#include "template/chat_template.h"
+
+namespace lithe::app {
+namespace {
+
+using chat::ChatTemplate;
+using chat::Json;
+using formats::GgufFile;
+
+struct TemplateFlags {
+  std::string model, messages, tools, variables;
+  std::optional<std::string> bos_token, eos_token;
+  std::optional<std::int64_t> now;
+  bool no_generation_prompt = false, json = false;
+};
+
+/// What a model file or a template file says.
+struct Source {
+  std::string text;
+  std::optional<std::string> bos_token, eos_token;
+};
+
+Result<std::optional<std::string>> special_token(const GgufFile& file, const char* key) {
+  LITHE_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> id, file.optional_uint(key));
+  const auto* tokens = file.string_array("tokenizer.ggml.tokens");
+  if (!id || tokens == nullptr) return std::optional<std::string>();
+  if (*id >= tokens->size()) return corrupt("{} is {}, but there are {} tokens", key, *id, tokens->size());
+  return std::optional(std::string((*tokens)[*id]));
+}
+
+Result<Source> read_source(const std::string& path) {
+  constexpr std::string_view kGgufMagic = "GGUF";
+  LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  const auto bytes = file.bytes();
+  const bool is_gguf = bytes.size() >= kGgufMagic.size() &&
+                       std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
+  if (!is_gguf) {
+    Source source;
+    LITHE_ASSIGN_OR_RETURN(source.text, read_file(path));
+    return source;
+  }
+  LITHE_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::open(path));
+  LITHE_ASSIGN_OR_RETURN(const auto text, gguf.optional_string("tokenizer.chat_template"));
+  if (!text) return not_found("{} has no chat template (tokenizer.chat_template)", path);
+  Source source{std::string(*text), {}, {}};
+  LITHE_ASSIGN_OR_RETURN(source.bos_token, special_token(gguf, "tokenizer.ggml.bos_token_id"));
+  LITHE_ASSIGN_OR_RETURN(source.eos_token, special_token(gguf, "tokenizer.ggml.eos_token_id"));
+  return source;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
+  return read_file(path);
+}
+
+Result<Json> read_json(const std::string& path, const char* flag) {
+  LITHE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return invalid("{}: {} is not valid JSON", flag, path);
+  return json;
+}
+
+/// The template's variables. A file of messages may also be a whole request: an object with `messages`, `tools` and
+/// whatever else the template reads.
+Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
+  Json context = Json::object();
+  LITHE_ASSIGN_OR_RETURN(Json messages, read_json(flags.messages, "--messages"));
+  if (messages.is_object() && messages.contains("messages")) {
+    context = std::move(messages);
+  } else {
+    context["messages"] = std::move(messages);
+  }
+  if (!context["messages"].is_array()) return invalid("--messages: expected a list of messages");
+  if (!flags.tools.empty()) {
+    LITHE_ASSIGN_OR_RETURN(context["tools"], read_json(flags.tools, "--tools"));
+  }
+  if (!flags.variables.empty()) {
+    const Json variables = Json::parse(flags.variables, nullptr, false);
+    if (!variables.is_object()) return invalid("--chat-template-kwargs: expected a JSON object");
+    context.update(variables);
+  }
+  const auto set_token = [&](const char* name, const std::optional<std::string>& flag,
+                             const std::optional<std::string>& file) {
+    if (flag || file) context[name] = flag ? *flag : *file;
+  };
+  set_token("bos_token", flags.bos_token, source.bos_token);
+  set_token("eos_token", flags.eos_token, source.eos_token);
+  if (flags.no_generation_prompt || !context.contains("add_generation_prompt")) {
+    context["add_generation_prompt"] = !flags.no_generation_prompt;
+  }
+  return context;
+}
+
+Status run_template(const TemplateFlags& flags) {
+  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model));
+  LITHE_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::parse(source.text));
+  LITHE_ASSIGN_OR_RETURN(const Json context, make_context(flags, source));
+  LITHE_ASSIGN_OR_RETURN(const chat::Rendered rendered, chat_template.render(context, flags.now));
+  if (!flags.json) return print(rendered.text);
+  const Json out = {{"text", rendered.text}, {"untrusted", rendered.untrusted}};
+  return print(out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+Run add_template(CLI::App& app) {
+  auto flags = std::make_shared<TemplateFlags>();
+  app.add_option("-m,--model,model", flags->model,
+                 "Model file (GGUF) whose template is used, or a template file")
+      ->required()
+      ->type_name("MODEL|TEMPLATE.jinja");
+  app.add_option("--messages", flags->messages,
+                 "The conversation: a JSON list of messages, or an object that holds it; - is stdin")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--tools", flags->tools, "Tools as a JSON list")->type_name("FILE");
+  app.add_option("--chat-template-kwargs", flags->variables, "More variables of the template")
+      ->type_name("JSON");
+  app.add_option("--bos-token", flags->bos_token, "Instead of the model's own")->type_name("TEXT");
+  app.add_option("--eos-token", flags->eos_token, "Instead of the model's own")->type_name("TEXT");
+  app.add_flag("--no-generation-prompt", flags->no_generation_prompt,
+               "Ends after the last message, without the start of an answer");
+  app.add_option("--now", flags->now, "The time that strftime_now sees; default: the clock")
+      ->type_name("SECONDS");
+  app.add_flag("--json", flags->json, "The text, and the byte ranges of it that the conversation wrote");
+  app.footer(
+      "Example: lithe template -m model.gguf --messages conversation.json\n"
+      "Prints the exact bytes, with no line end of its own.");
+  return [flags] { return run_template(*flags); };
+}
+
+}  // namespace lithe::app
