@@ -8,6 +8,7 @@
 #include "command.h"
 #include "console.h"
 #include "model_facts.h"
+#include "model_flags.h"
 #include "tensor_table.h"
 
 namespace lithe::app {
@@ -276,7 +277,10 @@ std::string all_json(const GgufFile& file, const ModelFacts& facts, const std::o
 }
 
 Status run_inspect(const InspectFlags& flags) {
-  LITHE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(flags.model));
+  ModelFlags named;
+  named.model = flags.model;
+  LITHE_ASSIGN_OR_RETURN(const std::string path, named.path());
+  LITHE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
   const ModelFacts facts = gather_facts(file);
   LITHE_ASSIGN_OR_RETURN(const std::optional<Memory> memory, gather_memory(file, facts, flags));
   if (flags.json) return print(all_json(file, facts, memory, flags));
@@ -294,8 +298,9 @@ Status run_inspect(const InspectFlags& flags) {
 
 Run add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  app.add_option("-m,--model,model", flags->model, "Model file (GGUF; any shard of a split)")
-      ->required()
+  app.add_option(
+         "-m,--model,model", flags->model,
+         "Model file (GGUF; any shard of a split), or a name in the model cache; default: the default model")
       ->type_name("MODEL");
   app.add_option("-c,--ctx,--max-model-len,--ctx-size", flags->ctx,
                  "Memory for so many tokens of context; default: the trained length")

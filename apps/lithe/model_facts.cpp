@@ -10,6 +10,7 @@
 #include "models/family.h"
 #include "models/gguf_vocab.h"
 #include "models/parameters.h"
+#include "tokenizer/tokenizer.h"
 
 namespace lithe::app {
 namespace {
@@ -53,7 +54,8 @@ void gather_vocabulary(const GgufFile& file, ModelFacts& facts) {
                                      merges == nullptr ? 0 : merges->size(),
                                      number_or_nothing(file, "tokenizer.ggml.bos_token_id"),
                                      number_or_nothing(file, "tokenizer.ggml.eos_token_id")};
-  const Status status = models::vocab_spec(file).status();
+  const auto spec = models::vocab_spec(file);
+  const Status status = spec.ok() ? tokenizer::Tokenizer::create(*spec).status() : spec.status();
   if (!status.ok()) facts.problems.push_back("tokenizer: " + status.message());
 }
 
@@ -79,16 +81,30 @@ void gather_tensors(const GgufFile& file, ModelFacts& facts) {
   if (file.tensors().empty()) facts.problems.push_back("it holds no weights: a vocabulary alone");
 }
 
+// Sums of products that remember an overflow.
+class Bytes {
+ public:
+  void add(std::uint64_t a, std::uint64_t b = 1) {
+    std::uint64_t product = 0;
+    overflow_ |= __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(sum_, product, &sum_);
+  }
+  std::uint64_t sum() const { return sum_; }
+  bool overflow() const { return overflow_; }
+
+ private:
+  std::uint64_t sum_ = 0;
+  bool overflow_ = false;
+};
+
 // A matrix or a stack of matrices as the kernels hold it; other tensors as floats.
-std::optional<std::uint64_t> resident_bytes(const GgufTensor& tensor) {
-  if (tensor.format == nullptr) return tensor.data.size();
-  if (tensor.dims.size() < 2) return checked_mul<std::uint64_t>(tensor.elements(), sizeof(float));
+void add_resident(const GgufTensor& tensor, Bytes& bytes) {
+  if (tensor.format == nullptr) return bytes.add(tensor.data.size());
+  if (tensor.dims.size() < 2) return bytes.add(tensor.elements(), sizeof(float));
   const std::uint64_t cols = tensor.dims[0], rows = tensor.dims[1];
-  const std::uint64_t matrices = tensor.elements() / (cols * rows);
-  const std::uint64_t panel =
-      kernels::packed_panel_bytes(tensor.format->dtype, static_cast<std::int64_t>(cols));
-  const auto one = checked_mul(panel, ceil_div<std::uint64_t>(rows, kernels::kPanelRows));
-  return one ? checked_mul(*one, matrices) : std::nullopt;
+  const std::uint64_t panels = rows / kernels::kPanelRows + (rows % kernels::kPanelRows != 0 ? 1 : 0);
+  Bytes one;
+  one.add(kernels::packed_panel_bytes(tensor.format->dtype, static_cast<std::int64_t>(cols)), panels);
+  bytes.add(one.overflow() ? UINT64_MAX : one.sum(), tensor.elements() / (cols * rows));
 }
 
 // Floats of one token's activations: the residual stream and a copy, queries, keys, values and their mix, gate and up.
@@ -130,30 +146,20 @@ ModelFacts gather_facts(const GgufFile& file) {
 
 Result<MemoryNeed> memory_need(const GgufFile& file, const models::ArchSpec& spec, std::uint64_t ctx,
                                std::uint64_t batch, DType kv_type) {
-  MemoryNeed need;
-  std::optional<std::uint64_t> weights = 0;
-  for (const GgufTensor& tensor : file.tensors()) {
-    const auto bytes = resident_bytes(tensor);
-    if (weights) weights = bytes ? checked_add(*weights, *bytes) : std::nullopt;
-  }
+  Bytes weights, kv, scratch, all;
+  for (const GgufTensor& tensor : file.tensors()) add_resident(tensor, weights);
   std::uint64_t page = 0;
   for (const models::LayerSpec& layer : spec.layers) {
     page += kernels::kv_layer_bytes({kv_type, layer.kv_heads, layer.head_dim, layer.value_dim});
   }
-  const auto pages = ceil_div<std::uint64_t>(ctx, kernels::kPageTokens);
-  const auto kv = checked_mul(page, pages);
-  const auto floats = checked_mul(scratch_floats(spec), batch);
-  const auto logits = static_cast<std::uint64_t>(spec.vocab);
-  const auto all_floats = floats ? checked_add(*floats, logits) : std::nullopt;
-  const auto scratch = all_floats ? checked_mul<std::uint64_t>(*all_floats, sizeof(float)) : std::nullopt;
-  const auto sum = weights && kv ? checked_add(*weights, *kv) : std::nullopt;
-  if (!sum || !scratch || !checked_add(*sum, *scratch))
+  kv.add(page, ceil_div<std::uint64_t>(ctx, kernels::kPageTokens));
+  scratch.add(scratch_floats(spec) * sizeof(float), batch);
+  scratch.add(static_cast<std::uint64_t>(spec.vocab), sizeof(float));  // the logits of one row
+  for (const Bytes* part : {&weights, &kv, &scratch}) all.add(part->overflow() ? UINT64_MAX : part->sum());
+  if (all.overflow() || weights.overflow() || kv.overflow() || scratch.overflow()) {
     return exhausted("the memory needed overflows 64 bits");
-  need.weights = *weights;
-  need.kv_cache = *kv;
-  need.kv_per_token = page / kernels::kPageTokens;
-  need.scratch = *scratch;
-  return need;
+  }
+  return MemoryNeed{weights.sum(), kv.sum(), page / kernels::kPageTokens, scratch.sum()};
 }
 
 }  // namespace lithe::app
