@@ -22,10 +22,10 @@ namespace lithe::kernels {
 /// because C * scale is exact: prepare() rounds scale to 22 bits. It replaces a conversion and a multiplication.
 /// Codes of symmetric weights are kept as unsigned bytes c = signed + 128; starting at C - 128 * sum takes it off.
 struct Int8Params {
-  std::int32_t init;     // bits(C) - 128 * (sum of the 32 codes)
-  float scale;           // absmax / 127, rounded to 22 bits; 0 for a block of zeros, NaN for one that is not finite
-  float minus_c_scale;   // -C * scale
-  float scaled_sum;      // scale * (sum of the 32 codes): what a format's minimum is multiplied by
+  std::int32_t init;  // bits(C) - 128 * (sum of the 32 codes)
+  float scale;  // absmax / 127, rounded to 22 bits; 0 for a block of zeros, NaN for one that is not finite
+  float minus_c_scale;  // -C * scale
+  float scaled_sum;     // scale * (sum of the 32 codes): what a format's minimum is multiplied by
 };
 static_assert(sizeof(Int8Params) == 16);
 
@@ -45,7 +45,8 @@ constexpr std::size_t activation_row_bytes(Arithmetic arithmetic, std::int64_t c
   const auto n = static_cast<std::size_t>(cols);
   std::size_t bytes = n * 4;
   if (arithmetic == Arithmetic::bf16) bytes = (n + 1) / 2 * 4;
-  if (arithmetic == Arithmetic::int8) bytes = half_init_offset(cols) + n / kBlockCols * 2 * sizeof(std::int32_t);
+  if (arithmetic == Arithmetic::int8)
+    bytes = half_init_offset(cols) + n / kBlockCols * 2 * sizeof(std::int32_t);
   return ((bytes + 63) / 64 | 1) * 64;
 }
 

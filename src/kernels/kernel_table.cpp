@@ -56,7 +56,7 @@ std::string_view table_name(const KernelTable& table) {
     case Isa::portable: return "portable-neon";
 #endif
     case Isa::avx2: return "avx2";
-    case Isa::avx512: return table.has_bf16 ? "avx512-vnni-bf16" : "avx512-vnni";
+    case Isa::avx512: return table.runs_bf16 ? "avx512-vnni-bf16" : "avx512-vnni";
   }
   return "";
 }

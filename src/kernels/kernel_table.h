@@ -46,7 +46,8 @@ struct MatmulJob {
 struct KernelTable {
   Isa isa = Isa::reference;
   std::string_view name;  // "avx512-vnni-bf16"
-  bool has_bf16 = false;  // bf16 arithmetic has units of its own here
+  bool runs_bf16 = false;  // bf16 weights with bf16 activations are legal here
+  bool has_bf16 = false;   // ... and faster than with f32: the ones to choose
 
   // --- matrix products
   // -------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ struct KernelTable {
   void (*prepare)(Arithmetic, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t cols,
                   std::byte* out);
   std::size_t (*matmul_scratch_bytes)();
-  /// Legal pairs: any dtype with f32; bf16 with bf16; every quantised dtype with int8.
+  /// Legal pairs: any dtype with f32; bf16 with bf16 if runs_bf16; every quantised dtype with int8.
   void (*matmul)(const MatmulJob&);
   /// c[m, n] (+)= a[m, k] * b[k, n], plain row-major floats: the product that calibration needs.
   void (*sgemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda,

@@ -167,15 +167,6 @@ struct Tile {
   bool first = false, last = false;
 };
 
-/// Keeps the compiler from folding an address into sums of strides that it then spills.
-template <typename T>
-HWY_INLINE T* opaque(T* pointer) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  asm("" : "+r"(pointer));
-#endif
-  return pointer;
-}
-
 template <CodeKind kKind, int kRows, int kCols>
 HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
   using In = Unpacked<kKind>;

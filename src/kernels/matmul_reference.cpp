@@ -13,10 +13,6 @@
 namespace lithe::kernels {
 namespace {
 
-std::size_t activation_bytes(Arithmetic arithmetic, std::int64_t cols) {
-  return activation_row_bytes(arithmetic, cols);
-}
-
 /// To 22 bits of mantissa, so that 1.5 * 2^23 times it is exact.
 float round_scale(float scale) {
   const auto bits = std::bit_cast<std::uint32_t>(scale);
@@ -149,7 +145,8 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::
 }  // namespace
 
 void fill_matmul_reference(KernelTable& table) {
-  table.activation_bytes = activation_bytes;
+  table.runs_bf16 = true;
+  table.activation_bytes = activation_row_bytes;
   table.prepare = prepare;
   table.matmul_scratch_bytes = matmul_scratch_bytes;
   table.matmul = matmul;

@@ -24,7 +24,7 @@
 
 namespace lithe::kernels {
 
-inline constexpr int kBlockCols = 32;        // columns that share an activation scale
+inline constexpr int kBlockCols = 32;  // columns that share an activation scale
 inline constexpr int kQuadsPerBlock = 8;
 inline constexpr std::size_t kQuadBytes = 64;  // 16 rows x 4 columns
 
@@ -33,13 +33,13 @@ enum class ScaleKind : std::uint8_t { none, simple, with_min, k_with_min, k_sign
 /// The layout of one quantised format. All byte counts are multiples of 64.
 struct PackedLayout {
   ScaleKind kind;
-  int code_bits;            // 8, 4, 5, 6
-  int code_shift;           // symmetric formats: (code << shift) - 128 = signed code << shift
-  int group_blocks;         // blocks of 32 in a group
-  int super_blocks;         // blocks of 32 in what GGUF calls a block
-  std::size_t header;       // bytes before the first super-block of a group
-  std::size_t sub_header;   // bytes of scales before the bodies of a super-block
-  std::size_t body;         // bytes of a block's codes
+  int code_bits;           // 8, 4, 5, 6
+  int code_shift;          // symmetric formats: (code << shift) - 128 = signed code << shift
+  int group_blocks;        // blocks of 32 in a group
+  int super_blocks;        // blocks of 32 in what GGUF calls a block
+  std::size_t header;      // bytes before the first super-block of a group
+  std::size_t sub_header;  // bytes of scales before the bodies of a super-block
+  std::size_t body;        // bytes of a block's codes
 
   constexpr bool has_min() const { return kind == ScaleKind::with_min || kind == ScaleKind::k_with_min; }
   constexpr std::size_t super_bytes() const {
@@ -69,17 +69,26 @@ struct PackedLayout {
 
 constexpr PackedLayout packed_layout(DType dtype) {
   switch (dtype) {
-    case DType::q8_0: return {ScaleKind::simple, 8, 0, 2, 1, 64, 0, 512};
-    case DType::q4_0: return {ScaleKind::simple, 4, 4, 2, 1, 64, 0, 256};
-    case DType::q5_0: return {ScaleKind::simple, 5, 3, 2, 1, 64, 0, 320};
-    case DType::q4_1: return {ScaleKind::with_min, 4, 0, 1, 1, 64, 0, 256};
-    case DType::q5_1: return {ScaleKind::with_min, 5, 0, 1, 1, 64, 0, 320};
-    case DType::q4_k: return {ScaleKind::k_with_min, 4, 0, 8, 8, 64, 256, 256};
-    case DType::q5_k: return {ScaleKind::k_with_min, 5, 0, 8, 8, 64, 256, 320};
-    case DType::q6_k: return {ScaleKind::k_signed, 6, 2, 16, 8, 64, 256, 384};
+    case DType::q8_0:
+      return {ScaleKind::simple, 8, 0, 2, 1, 64, 0, 512};
+    case DType::q4_0:
+      return {ScaleKind::simple, 4, 4, 2, 1, 64, 0, 256};
+    case DType::q5_0:
+      return {ScaleKind::simple, 5, 3, 2, 1, 64, 0, 320};
+    case DType::q4_1:
+      return {ScaleKind::with_min, 4, 0, 1, 1, 64, 0, 256};
+    case DType::q5_1:
+      return {ScaleKind::with_min, 5, 0, 1, 1, 64, 0, 320};
+    case DType::q4_k:
+      return {ScaleKind::k_with_min, 4, 0, 8, 8, 64, 256, 256};
+    case DType::q5_k:
+      return {ScaleKind::k_with_min, 5, 0, 8, 8, 64, 256, 320};
+    case DType::q6_k:
+      return {ScaleKind::k_signed, 6, 2, 16, 8, 64, 256, 384};
     case DType::f32:
     case DType::f16:
-    case DType::bf16: break;
+    case DType::bf16:
+      break;
   }
   return {ScaleKind::none, 0, 0, 1, 1, 0, 0, 0};
 }

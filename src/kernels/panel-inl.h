@@ -63,6 +63,15 @@ HWY_INLINE VF load_f16(const std::byte* p) {
   return hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 
+/// Keeps the compiler from folding an address into sums of strides that it then spills.
+template <typename T>
+HWY_INLINE T* opaque(T* pointer) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  asm("" : "+r"(pointer));
+#endif
+  return pointer;
+}
+
 /// What an output vector does to memory: where it goes and what is added. One per vector of a panel.
 struct OutputVector {
   float* out = nullptr;        // row 0 of x
@@ -78,7 +87,7 @@ HWY_INLINE OutputVector output_vector(const MatmulJob& job, std::int64_t panel, 
   return o;
 }
 
-HWY_NOINLINE inline void finish_partial(const OutputVector& o, std::int64_t offset, bool accumulate, VF sum) {
+static HWY_NOINLINE void finish_partial(const OutputVector& o, std::int64_t offset, bool accumulate, VF sum) {
   HWY_ALIGN float lanes[kLanes];
   hn::Store(sum, df, lanes);
   for (int i = 0; i < o.lanes; ++i) {

@@ -1,0 +1,264 @@
+// Weights of any format times f32 activations: each weight as its exact f32 value, one FMA chain per output over the
+// columns in order (promise 1). Also the plain product of two float matrices.
+//   one row    weights go straight from memory into registers, several panels at once to hide the FMA's latency
+//   more rows  a chunk of columns of two panels is decoded once into L1 (f32 needs no decoding) and meets all rows
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul_float.cpp"
+#include "kernels/simd_targets.h"
+
+#include <hwy/foreach_target.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/matmul.h"
+
+#include "kernels/codes-inl.h"
+#include "kernels/float_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lithe::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kChunk = 256;               // columns decoded at a time: two panels of them are 32 KB
+constexpr int kPanels = kVecs == 1 ? 2 : 1;        // that make a tile's two vectors (or two of a panel's)
+constexpr int kOneRowPanels = kVecs == 1 ? 8 : kVecs == 2 ? 4 : 2;
+constexpr int kOneRowVecs = kOneRowPanels * kVecs; // 8 accumulators
+constexpr int kGroup = 8;                          // panels that pass while a chunk of x stays in L2
+constexpr std::size_t kPanelChunk = kChunk * kPanelRows * sizeof(float);
+
+// --- decoding into f32 [col][16] ------------------------------------------------------------------------------------
+
+struct LoadF16 {
+  static constexpr std::size_t kStep = 32;
+  static constexpr int kSteps = 1;
+  HWY_INLINE void operator()(const std::byte* p, VF (&w)[1]) const { w[0] = load_f16(p); }
+};
+
+/// Two columns side by side in a lane.
+struct LoadBf16 {
+  static constexpr std::size_t kStep = 64;
+  static constexpr int kSteps = 2;
+  HWY_INLINE void operator()(const std::byte* p, VF (&w)[2]) const {
+    const auto pair = hn::Load(du, reinterpret_cast<const std::uint32_t*>(p));
+    w[0] = hn::BitCast(df, hn::ShiftLeft<16>(pair));
+    w[1] = hn::BitCast(df, hn::And(pair, hn::Set(du, 0xffff0000u)));
+  }
+};
+
+/// Columns [begin, end) of a panel; begin even for bf16, at a block for the quantised formats.
+template <DType kType>
+HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::int64_t end, float* out) {
+  if constexpr (kType == DType::f16) {
+    for (std::int64_t c = begin; c < end; ++c, out += kPanelRows) {
+      unroll<kVecs>([&](auto v) LITHE_SIMD { hn::Store(load_f16(panel + c * 32 + v * kLanes * 2), df, out + v * kLanes); });
+    }
+  } else if constexpr (kType == DType::bf16) {
+    for (std::int64_t c = begin; c < end; c += 2, out += 2 * kPanelRows) {
+      unroll<kVecs>([&](auto v) LITHE_SIMD {
+        VF w[2];
+        LoadBf16()(panel + c / 2 * 64 + v * kVecBytes, w);
+        hn::Store(w[0], df, out + v * kLanes);
+        hn::Store(w[1], df, out + kPanelRows + v * kLanes);  // beyond the last column: inside the scratch, not read
+      });
+    }
+  } else {
+    constexpr PackedLayout kLayout = packed_layout(kType);
+    for (std::int64_t b = begin / kBlockCols; b < end / kBlockCols; ++b, out += kBlockCols * kPanelRows) {
+      unroll<kVecs>([&](auto v) LITHE_SIMD {
+        const BlockScales scales = load_scales<kType>(panel, b, v);
+        for_each_quad<kType, 0>(panel + kLayout.body_at(b), v, [&](auto q, VU8 codes) LITHE_SIMD {
+          const auto quad = hn::BitCast(du, codes);
+          unroll<4>([&](auto j) LITHE_SIMD {
+            const auto byte = hn::And(hn::ShiftRight<8 * j>(quad), hn::Set(du, 255u));
+            const VF code = hn::ConvertTo(df, hn::BitCast(di, byte));
+            VF value;
+            if constexpr (kLayout.has_min()) {
+              value = hn::Add(hn::Mul(scales.scale[0], code), scales.min);
+            } else {
+              constexpr int kHalf = kLayout.kind == ScaleKind::k_signed ? q / 4 : 0;
+              constexpr float kZero = 128 >> kLayout.code_shift;
+              value = hn::Mul(scales.scale[kHalf], hn::Sub(code, hn::Set(df, kZero)));
+            }
+            hn::Store(value, df, out + (q * 4 + j) * kPanelRows + v * kLanes);
+          });
+        });
+      });
+    }
+  }
+}
+
+template <DType kType>
+const std::byte* decoded(const std::byte* panel, std::int64_t begin, std::int64_t end, std::byte* scratch) {
+  if constexpr (kType == DType::f32) {
+    return panel + begin * 64;
+  } else {
+    decode_chunk<kType>(panel, begin, end, reinterpret_cast<float*>(scratch));
+    return scratch;
+  }
+}
+
+FloatTile first_tile(const MatmulJob& job, std::int64_t row) {
+  FloatTile tile = {};
+  tile.x = job.x.data + static_cast<std::size_t>(row) * job.x.row_bytes;
+  tile.x_stride = job.x.row_bytes;
+  tile.out_offset = row * job.out_stride;
+  tile.out_stride = job.out_stride;
+  tile.accumulate = job.accumulate;
+  return tile;
+}
+
+// --- one row --------------------------------------------------------------------------------------------------------
+
+/// Panels [p, p + count) straight from the packed matrix: f32, f16 and bf16 with an even number of columns.
+template <typename Load>
+HWY_NOINLINE void one_row_direct(const MatmulJob& job, std::int64_t row) {
+  FloatTile tile = first_tile(job, row);
+  tile.steps = job.weights.cols;
+  constexpr std::size_t kVecOffset = Load::kStep / kVecs;
+  std::int64_t p = job.panel_begin;
+  const auto place = [&](int panels) {
+    for (int i = 0; i < panels * kVecs; ++i) {
+      tile.weights[i] = job.weights.panel(p + i / kVecs) + static_cast<std::size_t>(i % kVecs) * kVecOffset;
+      tile.output[i] = output_vector(job, p + i / kVecs, i % kVecs);
+    }
+  };
+  for (; p + kOneRowPanels <= job.panel_end; p += kOneRowPanels) {
+    place(kOneRowPanels);
+    float_tile<Load, MultiplyF32, 1, kOneRowVecs>(tile);
+  }
+  for (; p < job.panel_end; ++p) {
+    place(1);
+    float_tile<Load, MultiplyF32, 1, kVecs>(tile);
+  }
+}
+
+// --- several rows, or formats that are decoded through memory -------------------------------------------------------
+
+template <DType kType>
+HWY_NOINLINE void chunked(const MatmulJob& job) {
+  const std::int64_t cols = job.weights.cols;
+  const std::int64_t step = kMaxBlockRows;
+  std::byte* const decode_scratch = job.scratch.data();
+  auto* const sums = reinterpret_cast<float*>(job.scratch.data() + kPanels * kPanelChunk);
+  constexpr std::int64_t kSumsStride = kGroup * kPanelRows;
+  for (std::int64_t r = job.row_begin; r < job.row_end; r += step) {
+    const std::int64_t rows = std::min(step, job.row_end - r);
+    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroup) {
+      const std::int64_t g_end = std::min<std::int64_t>(g + kGroup, job.panel_end);
+      for (std::int64_t c = 0; c < cols; c += kChunk) {
+        const std::int64_t c_end = std::min(c + kChunk, cols);
+        for (std::int64_t p = g; p < g_end; p += kPanels) {
+          const int panels = static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p));
+          const std::byte* w[kPanels];
+          for (int i = 0; i < panels; ++i) {
+            w[i] = decoded<kType>(job.weights.panel(p + i), c, c_end, decode_scratch + i * kPanelChunk);
+          }
+          FloatTile tile = first_tile(job, r);
+          tile.x += static_cast<std::size_t>(c) * sizeof(float);
+          tile.steps = c_end - c;
+          tile.first = c == 0;
+          tile.last = c_end == cols;
+          tile.sums_stride = kSumsStride;
+          const int vecs = panels * kVecs;
+          for (int first = 0; first < vecs; first += kFloatVecs) {
+            const int count = std::min(kFloatVecs, vecs - first);
+            for (int t = 0; t < count; ++t) {
+              const int i = (first + t) / kVecs, v = (first + t) % kVecs;
+              tile.weights[t] = w[i] + v * kVecBytes;
+              tile.output[t] = output_vector(job, p + i, v);
+            }
+            tile.sums = sums + (p - g) * kPanelRows + first * kLanes;
+            float_tiles<LoadPlain, MultiplyF32>(tile, count, rows);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <DType kType>
+void run(const MatmulJob& job) {
+  if (job.row_end - job.row_begin == 1) {
+    if constexpr (kType == DType::f32) return one_row_direct<LoadPlain>(job, job.row_begin);
+    if constexpr (kType == DType::f16) return one_row_direct<LoadF16>(job, job.row_begin);
+    if constexpr (kType == DType::bf16) {
+      if (job.weights.cols % 2 == 0) return one_row_direct<LoadBf16>(job, job.row_begin);
+    }
+  }
+  chunked<kType>(job);
+}
+
+}  // namespace
+
+std::size_t float_scratch_bytes() {
+  return kPanels * kPanelChunk + kMaxBlockRows * kGroup * kPanelRows * sizeof(float);
+}
+
+void matmul_float(const MatmulJob& job) {
+  switch (job.weights.dtype) {
+    case DType::f32: return run<DType::f32>(job);
+    case DType::f16: return run<DType::f16>(job);
+    case DType::bf16: return run<DType::bf16>(job);
+    case DType::q8_0: return run<DType::q8_0>(job);
+    case DType::q4_0: return run<DType::q4_0>(job);
+    case DType::q4_1: return run<DType::q4_1>(job);
+    case DType::q5_0: return run<DType::q5_0>(job);
+    case DType::q5_1: return run<DType::q5_1>(job);
+    case DType::q4_k: return run<DType::q4_k>(job);
+    case DType::q5_k: return run<DType::q5_k>(job);
+    case DType::q6_k: return run<DType::q6_k>(job);
+  }
+}
+
+/// b is packed chunk by chunk into the decode scratch, a is read as it lies.
+void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
+           std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate, std::span<std::byte> scratch) {
+  auto* const packed = reinterpret_cast<float*>(scratch.data());
+  auto* const sums = reinterpret_cast<float*>(scratch.data() + kPanels * kPanelChunk);
+  constexpr std::int64_t kWidth = kPanels * kPanelRows;
+  for (std::int64_t r = 0; r < m; r += kMaxBlockRows) {
+    const std::int64_t rows = std::min(kMaxBlockRows, m - r);
+    for (std::int64_t j = 0; j < n; j += kWidth) {
+      const std::int64_t width = std::min(kWidth, n - j);
+      for (std::int64_t p = 0; p == 0 || p < k; p += kChunk) {
+        const std::int64_t p_end = std::min(p + kChunk, k);
+        for (std::int64_t q = p; q < p_end; ++q) {
+          for (int i = 0; i < kPanels; ++i) {
+            float* row = packed + i * (kPanelChunk / sizeof(float)) + (q - p) * kPanelRows;
+            const std::int64_t valid = std::clamp<std::int64_t>(width - i * kPanelRows, 0, kPanelRows);
+            std::memset(row, 0, kPanelRows * sizeof(float));
+            std::memcpy(row, b + q * ldb + j + i * kPanelRows, static_cast<std::size_t>(valid) * sizeof(float));
+          }
+        }
+        FloatTile tile = {};
+        tile.x = reinterpret_cast<const std::byte*>(a + r * lda + p);
+        tile.x_stride = static_cast<std::size_t>(lda) * sizeof(float);
+        tile.steps = p_end - p;
+        tile.out_offset = r * ldc;
+        tile.out_stride = ldc;
+        tile.accumulate = accumulate;
+        tile.first = p == 0;
+        tile.last = p_end == k;
+        tile.sums_stride = kWidth;
+        for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
+          for (int t = 0; t < kFloatVecs; ++t) {
+            const int i = (first + t) / kVecs, v = (first + t) % kVecs;
+            const std::int64_t column = i * kPanelRows + v * kLanes;
+            tile.weights[t] = reinterpret_cast<const std::byte*>(packed) + i * kPanelChunk + v * kVecBytes;
+            tile.output[t] = {c + j + column, nullptr, static_cast<int>(std::clamp<std::int64_t>(width - column, 0, kLanes))};
+          }
+          tile.sums = sums + first * kLanes;
+          float_tiles<LoadPlain, MultiplyF32>(tile, kFloatVecs, rows);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lithe::kernels
+HWY_AFTER_NAMESPACE();
