@@ -23,9 +23,9 @@ namespace HWY_NAMESPACE {
 /// What a large product needs to know of a format once its codes are unpacked.
 struct CodeKind {
   int bits;
-  int shift;       // code_shift: symmetric formats only
+  int shift;  // code_shift: symmetric formats only
   bool min;
-  int halves;      // 2: a scale for each 16 columns
+  int halves;  // 2: a scale for each 16 columns
 };
 template <DType kType>
 inline constexpr CodeKind kCodeKind = {packed_layout(kType).code_bits, packed_layout(kType).code_shift,
@@ -57,7 +57,9 @@ struct BlockDot {
     s.raw = _mm512_dpbusd_epi32(s.raw, codes[0].raw, x.raw);
   }
   template <int h>
-  HWY_INLINE VI finish(const VI (&)[kKind.halves]) const { return sum[h]; }
+  HWY_INLINE VI finish(const VI (&)[kKind.halves]) const {
+    return sum[h];
+  }
 };
 
 #elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
@@ -65,7 +67,7 @@ struct BlockDot {
 template <CodeKind kKind>
 inline constexpr int kUnpackShift = 0;
 template <CodeKind kKind>
-inline constexpr int kPlanes = kKind.bits == 8 ? 2 : 1;   // low and high nibble
+inline constexpr int kPlanes = kKind.bits == 8 ? 2 : 1;  // low and high nibble
 
 HWY_INLINE VI16 multiply_pairs(VU8 codes, hn::Vec<DI8> x) {
 #if HWY_TARGET == HWY_AVX2
@@ -105,7 +107,8 @@ struct BlockDot {
     constexpr int kPerHalf = kGroups / kKind.halves;
     const VI16 ones = hn::Set(di16, std::int16_t{1 << kKind.shift});
     VI total = init[h];
-    unroll<kPerHalf>([&](auto g) LITHE_SIMD { total = hn::Add(total, widen_pairs(sum[0][h * kPerHalf + g], ones)); });
+    unroll<kPerHalf>([&](auto g)
+                         LITHE_SIMD { total = hn::Add(total, widen_pairs(sum[0][h * kPerHalf + g], ones)); });
     if constexpr (kPlanes<kKind> == 2) {
       total = hn::Add(total, widen_pairs(sum[1][0], hn::Set(di16, std::int16_t{16})));
     }
@@ -135,7 +138,7 @@ struct BlockDot {
 #if HWY_TARGET == HWY_NEON
     const int16x8_t low = vmull_s8(vget_low_s8(w.raw), vget_low_s8(x.raw));
     const int16x8_t high = vmull_high_s8(w.raw, x.raw);
-    s.raw = vpadalq_s16(s.raw, vpaddq_s16(low, high));   // |pair| <= 2 * 128 * 127 < 2^15
+    s.raw = vpadalq_s16(s.raw, vpaddq_s16(low, high));  // |pair| <= 2 * 128 * 127 < 2^15
 #else
     HWY_ALIGN std::int8_t wb[kVecBytes], xb[kVecBytes];
     HWY_ALIGN std::int32_t lanes[kLanes];
@@ -149,7 +152,9 @@ struct BlockDot {
 #endif
   }
   template <int h>
-  HWY_INLINE VI finish(const VI (&)[kKind.halves]) const { return sum[h]; }
+  HWY_INLINE VI finish(const VI (&)[kKind.halves]) const {
+    return sum[h];
+  }
 };
 
 #endif

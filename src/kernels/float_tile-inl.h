@@ -22,7 +22,7 @@ struct FloatTile {
   std::size_t x_stride = 0;            // bytes between rows
   std::int64_t steps = 0;
   std::int64_t out_offset = 0, out_stride = 0;  // floats: the first row in the output, and from row to row
-  float* sums = nullptr;               // partial sums between chunks, [rows][sums_stride], vectors side by side
+  float* sums = nullptr;  // partial sums between chunks, [rows][sums_stride], vectors side by side
   std::int64_t sums_stride = 0;
   bool accumulate = false, first = true, last = true;
 };
@@ -35,7 +35,7 @@ struct MultiplyF32 {
 /// Vectors as they lie in memory.
 struct LoadPlain {
   static constexpr std::size_t kStep = 64;
-  static constexpr int kSteps = 1;   // steps per load
+  static constexpr int kSteps = 1;  // steps per load
   HWY_INLINE void operator()(const std::byte* p, VF (&w)[1]) const {
     w[0] = hn::Load(df, reinterpret_cast<const float*>(p));
   }
@@ -82,9 +82,9 @@ HWY_NOINLINE void float_tile(const FloatTile& tile) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-inline constexpr int kFloatRows = 12;      // 12 x 2 accumulators of 32 registers
+inline constexpr int kFloatRows = 12;  // 12 x 2 accumulators of 32 registers
 #else
-inline constexpr int kFloatRows = 6;       // 6 x 2 of 16
+inline constexpr int kFloatRows = 6;  // 6 x 2 of 16
 #endif
 inline constexpr int kFloatVecs = 2;
 
@@ -97,7 +97,8 @@ constexpr std::array<FloatKernel, sizeof...(kRow)> float_kernels(std::index_sequ
 /// All `rows` rows from tile.x on, in tiles of nearly equal height.
 template <typename Load, typename Multiply>
 HWY_INLINE void float_tiles(FloatTile tile, int vecs, std::int64_t rows) {
-  static constexpr auto kAll = float_kernels<Load, Multiply, kFloatVecs>(std::make_index_sequence<kFloatRows>());
+  static constexpr auto kAll =
+      float_kernels<Load, Multiply, kFloatVecs>(std::make_index_sequence<kFloatRows>());
   const FloatKernel* kernels = kAll.data();
   if constexpr (kVecs == 1) {
     static constexpr auto kOne = float_kernels<Load, Multiply, 1>(std::make_index_sequence<kFloatRows>());

@@ -23,11 +23,11 @@ namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kChunk = 256;               // columns decoded at a time: two panels of them are 32 KB
-constexpr int kPanels = kVecs == 1 ? 2 : 1;        // that make a tile's two vectors (or two of a panel's)
+constexpr std::int64_t kChunk = 256;         // columns decoded at a time: two panels of them are 32 KB
+constexpr int kPanels = kVecs == 1 ? 2 : 1;  // that make a tile's two vectors (or two of a panel's)
 constexpr int kOneRowPanels = kVecs == 1 ? 8 : kVecs == 2 ? 4 : 2;
-constexpr int kOneRowVecs = kOneRowPanels * kVecs; // 8 accumulators
-constexpr int kGroup = 8;                          // panels that pass while a chunk of x stays in L2
+constexpr int kOneRowVecs = kOneRowPanels * kVecs;  // 8 accumulators
+constexpr int kGroup = 8;                           // panels that pass while a chunk of x stays in L2
 constexpr std::size_t kPanelChunk = kChunk * kPanelRows * sizeof(float);
 
 // --- decoding into f32 [col][16] ------------------------------------------------------------------------------------
@@ -54,7 +54,9 @@ template <DType kType>
 HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::int64_t end, float* out) {
   if constexpr (kType == DType::f16) {
     for (std::int64_t c = begin; c < end; ++c, out += kPanelRows) {
-      unroll<kVecs>([&](auto v) LITHE_SIMD { hn::Store(load_f16(panel + c * 32 + v * kLanes * 2), df, out + v * kLanes); });
+      unroll<kVecs>([&](auto v) LITHE_SIMD {
+        hn::Store(load_f16(panel + c * 32 + v * kLanes * 2), df, out + v * kLanes);
+      });
     }
   } else if constexpr (kType == DType::bf16) {
     for (std::int64_t c = begin; c < end; c += 2, out += 2 * kPanelRows) {
@@ -62,7 +64,8 @@ HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::
         VF w[2];
         LoadBf16()(panel + c / 2 * 64 + v * kVecBytes, w);
         hn::Store(w[0], df, out + v * kLanes);
-        hn::Store(w[1], df, out + kPanelRows + v * kLanes);  // beyond the last column: inside the scratch, not read
+        hn::Store(w[1], df,
+                  out + kPanelRows + v * kLanes);  // beyond the last column: inside the scratch, not read
       });
     }
   } else {
@@ -200,17 +203,28 @@ std::size_t float_scratch_bytes() {
 
 void matmul_float(const MatmulJob& job) {
   switch (job.weights.dtype) {
-    case DType::f32: return run<DType::f32>(job);
-    case DType::f16: return run<DType::f16>(job);
-    case DType::bf16: return run<DType::bf16>(job);
-    case DType::q8_0: return run<DType::q8_0>(job);
-    case DType::q4_0: return run<DType::q4_0>(job);
-    case DType::q4_1: return run<DType::q4_1>(job);
-    case DType::q5_0: return run<DType::q5_0>(job);
-    case DType::q5_1: return run<DType::q5_1>(job);
-    case DType::q4_k: return run<DType::q4_k>(job);
-    case DType::q5_k: return run<DType::q5_k>(job);
-    case DType::q6_k: return run<DType::q6_k>(job);
+    case DType::f32:
+      return run<DType::f32>(job);
+    case DType::f16:
+      return run<DType::f16>(job);
+    case DType::bf16:
+      return run<DType::bf16>(job);
+    case DType::q8_0:
+      return run<DType::q8_0>(job);
+    case DType::q4_0:
+      return run<DType::q4_0>(job);
+    case DType::q4_1:
+      return run<DType::q4_1>(job);
+    case DType::q5_0:
+      return run<DType::q5_0>(job);
+    case DType::q5_1:
+      return run<DType::q5_1>(job);
+    case DType::q4_k:
+      return run<DType::q4_k>(job);
+    case DType::q5_k:
+      return run<DType::q5_k>(job);
+    case DType::q6_k:
+      return run<DType::q6_k>(job);
   }
 }
 
@@ -231,7 +245,8 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::
             float* row = packed + i * (kPanelChunk / sizeof(float)) + (q - p) * kPanelRows;
             const std::int64_t valid = std::clamp<std::int64_t>(width - i * kPanelRows, 0, kPanelRows);
             std::memset(row, 0, kPanelRows * sizeof(float));
-            std::memcpy(row, b + q * ldb + j + i * kPanelRows, static_cast<std::size_t>(valid) * sizeof(float));
+            std::memcpy(row, b + q * ldb + j + i * kPanelRows,
+                        static_cast<std::size_t>(valid) * sizeof(float));
           }
         }
         FloatTile tile = {};
@@ -249,7 +264,8 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::
             const int i = (first + t) / kVecs, v = (first + t) % kVecs;
             const std::int64_t column = i * kPanelRows + v * kLanes;
             tile.weights[t] = reinterpret_cast<const std::byte*>(packed) + i * kPanelChunk + v * kVecBytes;
-            tile.output[t] = {c + j + column, nullptr, static_cast<int>(std::clamp<std::int64_t>(width - column, 0, kLanes))};
+            tile.output[t] = {c + j + column, nullptr,
+                              static_cast<int>(std::clamp<std::int64_t>(width - column, 0, kLanes))};
           }
           tile.sums = sums + first * kLanes;
           float_tiles<LoadPlain, MultiplyF32>(tile, kFloatVecs, rows);

@@ -27,19 +27,15 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// Rows that the fused kernel takes at once, and up to which it is the faster one.
-constexpr int kFusedRows = 4;
+constexpr int kFusedRows = kVecs == 1 ? 4 : kVecs == 2 ? 2 : 1;
 
-#if HWY_TARGET == HWY_AVX3
-constexpr int kTileRows = 6;     // 6 x 2 integer and as many float accumulators of 32 registers
-constexpr int kTilePanels = 2;
-#else
-constexpr int kTileRows = 4;
-constexpr int kTilePanels = 1;
-#endif
+/// 6 x 2 integer and as many float accumulators fill 32 registers; with 16, the float ones wait in memory.
+constexpr int kTileRows = kVecs == 1 ? 6 : 4;
+constexpr int kTilePanels = kVecs == 1 ? 2 : 1;
 /// Vectors of weights in a tile.
 constexpr int kTileVecs = 2;
 
-constexpr std::int64_t kChunkBlocks = 24;   // columns / 32 of a chunk: two panels of it fill half of L1
+constexpr std::int64_t kChunkBlocks = 24;  // columns / 32 of a chunk: two panels of it fill half of L1
 
 /// A block of an unpacked panel: codes u8[planes][8 quads][16][4], scales f32[halves][16], minima f32[16] if any.
 template <CodeKind kKind>
@@ -74,7 +70,8 @@ HWY_INLINE void fused_panel(const MatmulJob& job, std::int64_t panel, std::int64
   const std::size_t x_stride = job.x.row_bytes;
   const std::size_t half_offset = half_init_offset(job.weights.cols);
   VF acc[kRows][kVecs];
-  unroll<kRows>([&](auto r) LITHE_SIMD { unroll<kVecs>([&](auto v) LITHE_SIMD { acc[r][v] = hn::Zero(df); }); });
+  unroll<kRows>([&](auto r)
+                    LITHE_SIMD { unroll<kVecs>([&](auto v) LITHE_SIMD { acc[r][v] = hn::Zero(df); }); });
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::byte* xb = x + static_cast<std::size_t>(b) * kInt8BlockBytes;
     const std::byte* body = weights + kLayout.body_at(b);
@@ -82,8 +79,8 @@ HWY_INLINE void fused_panel(const MatmulJob& job, std::int64_t panel, std::int64
       BlockDot<kKind> dots[kRows];
       VI init[kRows][kKind.halves];
       unroll<kRows>([&](auto r) LITHE_SIMD {
-        const auto* half =
-            reinterpret_cast<const std::int32_t*>(x + r * x_stride + half_offset) + 2 * static_cast<std::size_t>(b);
+        const auto* half = reinterpret_cast<const std::int32_t*>(x + r * x_stride + half_offset) +
+                           2 * static_cast<std::size_t>(b);
         load_init<kKind>(xb + r * x_stride, half, init[r]);
         dots[r].begin(init[r]);
       });
@@ -117,7 +114,8 @@ template <DType kType, int kRows>
 HWY_NOINLINE void fused(const MatmulJob& job, std::int64_t row) {
   const std::byte* x = job.x.data + static_cast<std::size_t>(row) * job.x.row_bytes;
   const std::int64_t blocks = job.weights.cols / kBlockCols;
-  for (std::int64_t p = job.panel_begin; p < job.panel_end; ++p) fused_panel<kType, kRows>(job, p, row, x, blocks);
+  for (std::int64_t p = job.panel_begin; p < job.panel_end; ++p)
+    fused_panel<kType, kRows>(job, p, row, x, blocks);
 }
 
 // --- many rows ------------------------------------------------------------------------------------------------------
@@ -156,14 +154,14 @@ constexpr CodeKind tile_kind(CodeKind kind) {
 
 /// One tile's place: its vectors of weights, its rows of activations, its partial sums.
 struct Tile {
-  const std::byte* weights[kTileVecs];   // unpacked, already at the vector's lanes
+  const std::byte* weights[kTileVecs];  // unpacked, already at the vector's lanes
   OutputVector output[kTileVecs];
   const std::byte* x = nullptr;          // first row, first block of the chunk
   const std::byte* half_init = nullptr;  // likewise
   std::int64_t row = 0;
   std::int64_t blocks = 0;
-  float* sums = nullptr;                 // [rows][kTileVecs][kLanes] between chunks
-  float unshift = 1.0f;                  // 2^-code_shift
+  float* sums = nullptr;  // [rows][kTileVecs][kLanes] between chunks
+  float unshift = 1.0f;   // 2^-code_shift
   bool first = false, last = false;
 };
 
@@ -208,7 +206,8 @@ HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
           acc[r][t] = add_scaled(acc[r][t], dots[r][t].template finish<h>(init[r]), params, scale);
         });
         if constexpr (kKind.min) {
-          acc[r][t] = add_min(acc[r][t], params, hn::Load(df, reinterpret_cast<const float*>(w[t] + In::kMins)));
+          acc[r][t] =
+              add_min(acc[r][t], params, hn::Load(df, reinterpret_cast<const float*>(w[t] + In::kMins)));
         }
       });
     });
@@ -220,15 +219,16 @@ HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
   }
   if (!tile.last) {
     unroll<kRows>([&](auto r) LITHE_SIMD {
-      unroll<kCols>(
-          [&](auto t) LITHE_SIMD { hn::StoreU(acc[r][t], df, tile.sums + (r * kTileVecs + t) * kLanes); });
+      unroll<kCols>([&](auto t)
+                        LITHE_SIMD { hn::StoreU(acc[r][t], df, tile.sums + (r * kTileVecs + t) * kLanes); });
     });
     return;
   }
   const VF unshift = hn::Set(df, tile.unshift);
   unroll<kRows>([&](auto r) LITHE_SIMD {
     unroll<kCols>([&](auto t) LITHE_SIMD {
-      finish_output(tile.output[t], (tile.row + r) * job.out_stride, job.accumulate, hn::Mul(acc[r][t], unshift));
+      finish_output(tile.output[t], (tile.row + r) * job.out_stride, job.accumulate,
+                    hn::Mul(acc[r][t], unshift));
     });
   });
 }
@@ -242,7 +242,8 @@ constexpr std::array<TileKernel, sizeof...(kRow)> tile_kernels(std::index_sequen
 
 /// All rows of [begin, end) against the unpacked chunk, in tiles of nearly equal height.
 template <CodeKind kKind>
-void run_tiles(const MatmulJob& job, Tile tile, int cols, std::int64_t begin, std::int64_t end, std::int64_t chunk) {
+void run_tiles(const MatmulJob& job, Tile tile, int cols, std::int64_t begin, std::int64_t end,
+               std::int64_t chunk) {
   static constexpr auto kAll = tile_kernels<kKind, kTileVecs>(std::make_index_sequence<kTileRows>());
   const TileKernel* kernels = kAll.data();
   if constexpr (kVecs == 1) {  // an odd number of panels leaves a single vector
@@ -306,30 +307,37 @@ template <DType kType>
 void run(const MatmulJob& job) {
   const std::int64_t rows = job.row_end - job.row_begin;
   if (rows > kFusedRows) return tiled<kType>(job);
-  switch (rows) {
-    case 1: return fused<kType, 1>(job, job.row_begin);
-    case 2: return fused<kType, 2>(job, job.row_begin);
-    case 3: return fused<kType, 3>(job, job.row_begin);
-    case 4: return fused<kType, 4>(job, job.row_begin);
-    default: return;
-  }
+  unroll<kFusedRows>([&](auto r) LITHE_SIMD {
+    if (rows == r + 1) fused<kType, r + 1>(job, job.row_begin);
+  });
 }
 
 }  // namespace
 
-std::size_t int8_scratch_bytes() { return kUnpackScratch + kSumsScratch; }
+std::size_t int8_scratch_bytes() {
+  return kUnpackScratch + kSumsScratch;
+}
 
 void matmul_int8(const MatmulJob& job) {
   switch (job.weights.dtype) {
-    case DType::q8_0: return run<DType::q8_0>(job);
-    case DType::q4_0: return run<DType::q4_0>(job);
-    case DType::q4_1: return run<DType::q4_1>(job);
-    case DType::q5_0: return run<DType::q5_0>(job);
-    case DType::q5_1: return run<DType::q5_1>(job);
-    case DType::q4_k: return run<DType::q4_k>(job);
-    case DType::q5_k: return run<DType::q5_k>(job);
-    case DType::q6_k: return run<DType::q6_k>(job);
-    default: LITHE_CHECK(!"int8 activations need quantised weights");
+    case DType::q8_0:
+      return run<DType::q8_0>(job);
+    case DType::q4_0:
+      return run<DType::q4_0>(job);
+    case DType::q4_1:
+      return run<DType::q4_1>(job);
+    case DType::q5_0:
+      return run<DType::q5_0>(job);
+    case DType::q5_1:
+      return run<DType::q5_1>(job);
+    case DType::q4_k:
+      return run<DType::q4_k>(job);
+    case DType::q5_k:
+      return run<DType::q5_k>(job);
+    case DType::q6_k:
+      return run<DType::q6_k>(job);
+    default:
+      LITHE_CHECK(!"int8 activations need quantised weights");
   }
 }
 

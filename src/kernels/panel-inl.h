@@ -45,7 +45,9 @@ inline constexpr bool kHasFma = false;
 inline constexpr bool kHasFma = true;
 #endif
 
-HWY_INLINE const std::uint8_t* as_u8(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
+HWY_INLINE const std::uint8_t* as_u8(const std::byte* p) {
+  return reinterpret_cast<const std::uint8_t*>(p);
+}
 HWY_INLINE float load_float(const std::byte* p) {
   float value;
   std::memcpy(&value, p, sizeof value);
@@ -74,9 +76,9 @@ HWY_INLINE T* opaque(T* pointer) {
 
 /// What an output vector does to memory: where it goes and what is added. One per vector of a panel.
 struct OutputVector {
-  float* out = nullptr;        // row 0 of x
-  const float* bias = nullptr; // or null
-  int lanes = 0;               // those that are columns of the matrix
+  float* out = nullptr;         // row 0 of x
+  const float* bias = nullptr;  // or null
+  int lanes = 0;                // those that are columns of the matrix
 };
 HWY_INLINE OutputVector output_vector(const MatmulJob& job, std::int64_t panel, int v) {
   const std::int64_t column = panel * kPanelRows + v * kLanes;
