@@ -6,7 +6,8 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/attention_blocks-inl.h"
-#include "kernels/attention_reference.h"
+#include "kernels/attention_int8-inl.h"
+#include "kernels/attention_store-inl.h"
 #include "kernels/attention_tiles-inl.h"
 #include "kernels/fill.h"
 #include "kernels/simd-inl.h"
@@ -84,7 +85,71 @@ void finish_line(const AttentionJob& job, std::int64_t row, int head, float max,
   if (i < dim) store_first(hn::Mul(load_first(output + i, dim - i), weight), out + i, dim - i);
 }
 
-// --- flash -----------------------------------------------------------------------------------------------------------
+// --- flash -----------------------------------------------------------------------------------------------------
+
+// The parts of a register tile that lines go through, and where their results come out.
+struct TileRange {
+  std::int64_t line;                                // first line
+  int count;                                        // lines, at most kTileLines
+  std::int64_t begin[kTileLines], end[kTileLines];  // keys of the block that each sees; equal when none
+};
+
+#if HWY_TARGET == HWY_AVX3
+// What a flash tile holds beyond floats when it runs on integers.
+class Int8Tile {
+ public:
+  static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
+    const std::int64_t quads = (shape.key_dim + 3) / 4, groups = (shape.key_dim + 31) / 32;
+    return tiles(lines) * (padded(quads * kTileLines) + 2 * padded(groups * kTileLines)) +
+           2 * kTileLines * kKeyBlock / 4 + kLineSlots + kKeyBlock;
+  }
+
+  Int8Tile() = default;
+  Int8Tile(const KvShape& shape, std::int64_t lines, Carver& carver)
+      : quads_((shape.key_dim + 3) / 4), groups_((shape.key_dim + 31) / 32) {
+    codes_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(quads_ * kTileLines)));
+    offsets_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(groups_ * kTileLines)));
+    scales_ = carver.take(tiles(lines) * padded(groups_ * kTileLines));
+    weights_.high = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
+    weights_.low = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
+    weights_.scales = carver.take(kLineSlots);
+    value_scales_ = carver.take(kKeyBlock);
+  }
+
+  Int8Queries queries(std::int64_t line) const {
+    const std::int64_t tile = line / kTileLines;
+    return {codes_ + tile * padded(quads_ * kTileLines), offsets_ + tile * padded(groups_ * kTileLines),
+            scales_ + tile * padded(groups_ * kTileLines)};
+  }
+
+  void set_block(const BlockReader& reader, const BlockRange& range, std::int64_t padded_value_dim) {
+    block_.key_scales = reader.layout().key_scales;
+    block_.padded_value_dim = padded_value_dim;
+    for (std::int64_t i = 0; i < kBlockPages; ++i) {
+      const std::byte* page = reader.page(range, i);
+      for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
+        block_.panels[i * kPagePanels + panel] =
+            page + static_cast<std::size_t>(panel) * reader.layout().key_panel_bytes;
+      }
+      block_.values[i] = page + reader.layout().values;
+      half_to_float(reinterpret_cast<const Half*>(page + reader.layout().value_scales), kPageTokens,
+                    value_scales_ + i * kPageTokens);
+    }
+  }
+
+  void attend(const TileRange& tile, std::int64_t key_dim, float soft_cap, float* scores, const State& part) {
+    attend_int8(queries(tile.line), tile.count, key_dim, block_, value_scales_, tile.begin, tile.end,
+                soft_cap, scores, weights_, part);
+  }
+
+ private:
+  std::int64_t quads_ = 0, groups_ = 0;
+  std::int32_t *codes_ = nullptr, *offsets_ = nullptr;
+  float *scales_ = nullptr, *value_scales_ = nullptr;
+  Int8Weights weights_{};
+  Int8Block block_{};
+};
+#endif
 
 // Rows [row_begin, row_end) of a group of heads, at most kFlashLines lines (or one row), going through blocks.
 class FlashTile {
@@ -99,22 +164,38 @@ class FlashTile {
         lines_((row_end - row_begin) * group_) {
     Carver carver(scratch);
     const KvShape& shape = job.kv.shape;
-    q_ = carver.take(tiles(lines_) * kTileLines * shape.key_dim);
     state_ = take_state(carver, lines_, shape.value_dim);
     part_ = take_state(carver, kTileLines, shape.value_dim);
     scores_ = carver.take(kTileLines * ScoreStride::value);
+    seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
+#if HWY_TARGET == HWY_AVX3
+    if (integers()) {
+      int8_ = Int8Tile(shape, lines_, carver);
+      for (std::int64_t line = 0; line < lines_; ++line) {
+        const float* q = job.q + row(line) * job.q_stride + std::int64_t{head(line)} * shape.key_dim;
+        quantize_query(q, job.scale, shape.key_dim, line % kTileLines, int8_.queries(line));
+      }
+      return;
+    }
+#endif
+    q_ = carver.take(tiles(lines_) * kTileLines * shape.key_dim);
     keys_ = carver.take(kKeyBlock * shape.key_dim);
     values_ = carver.take(kKeyBlock * padded(shape.value_dim));
     for (std::int64_t line = 0; line < lines_; ++line) {
       scale_query(job, row(line), head(line), tile_query(line) + line % kTileLines);
     }
-    seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
   }
 
   static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
-    return padded(tiles(lines) * kTileLines * shape.key_dim) + state_floats(lines, shape.value_dim) +
-           state_floats(kTileLines, shape.value_dim) + kTileLines * ScoreStride::value +
-           padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
+    const std::int64_t f32 = padded(tiles(lines) * kTileLines * shape.key_dim) +
+                             padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
+    std::int64_t own = f32;
+#if HWY_TARGET == HWY_AVX3
+    own = std::max(
+        own, Int8Tile::floats(shape, lines) + padded(kTileLines * shape.key_dim) + padded(shape.key_dim));
+#endif
+    return own + state_floats(lines, shape.value_dim) + state_floats(kTileLines, shape.value_dim) +
+           kTileLines * ScoreStride::value;
   }
 
   std::int64_t row(std::int64_t line) const { return row_begin_ + line / group_; }
@@ -124,58 +205,77 @@ class FlashTile {
   KeyRange seen() const { return seen_; }
   void clear_state() { clear(state_, lines_); }
 
-  /// emit(first line, count, part) for every register tile of lines.
+  /// emit(first line, count, part) for every register tile of lines. The rows see a key of the block.
   template <typename F>
   void attend(std::int64_t block, F emit) {
     const std::int64_t origin = block * kKeyBlock;
     const BlockRange range{block, std::max<std::int64_t>(0, seen_.begin - origin),
                            std::min<std::int64_t>(kKeyBlock, seen_.end - origin)};
+#if HWY_TARGET == HWY_AVX3
+    if (integers()) {
+      int8_.set_block(reader_, range, part_.stride);
+      return for_lines(origin, emit, [&](TileRange& tile) {
+        int8_.attend(tile, job_.kv.shape.key_dim, job_.soft_cap, scores_, part_);
+      });
+    }
+#endif
     const bool once = lines_ <= kTileLines;  // decoding into scratch would not be shared
     if (job_.kv.shape.dtype == DType::f32 && reader_.in_place_possible()) {
-      attend_lines(reader_.in_place<float>(range), origin, emit);
+      attend_floats(reader_.in_place<float>(range), origin, emit);
     } else if (job_.kv.shape.dtype == DType::f16 && once && reader_.in_place_possible()) {
-      attend_lines(reader_.in_place<Half>(range), origin, emit);
+      attend_floats(reader_.in_place<Half>(range), origin, emit);
     } else {
-      attend_lines(reader_.decoded(range, keys_, values_), origin, emit);
+      attend_floats(reader_.decoded(range, keys_, values_), origin, emit);
     }
   }
 
  private:
-  template <typename T, typename F>
-  void attend_lines(const Block<T>& block, std::int64_t origin, F emit) {
+  bool integers() const {
+    return kIntegerTiles && job_.kv.shape.dtype == DType::q8_0 && !job_.f32_arithmetic;
+  }
+
+  template <typename F, typename Body>
+  void for_lines(std::int64_t origin, F emit, Body body) {
     for (std::int64_t line = 0; line < lines_; line += kTileLines) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kTileLines, lines_ - line));
-      attend_tile(block, origin, line, count);
-      emit(line, count, part_);
+      TileRange tile;
+      tile.line = line;
+      tile.count = static_cast<int>(std::min<std::int64_t>(kTileLines, lines_ - line));
+      for (int l = 0; l < tile.count; ++l) {
+        const KeyRange keys = visible_keys(job_, row(line + l));
+        tile.begin[l] = std::clamp<std::int64_t>(keys.begin - origin, 0, kKeyBlock);
+        tile.end[l] = std::clamp<std::int64_t>(keys.end - origin, tile.begin[l], kKeyBlock);
+      }
+      clear(part_, tile.count);
+      body(tile);
+      emit(line, tile.count, part_);
     }
   }
 
+  template <typename T, typename F>
+  void attend_floats(const Block<T>& block, std::int64_t origin, F emit) {
+    for_lines(origin, emit, [&](TileRange& tile) { attend_tile(block, tile); });
+  }
+
   template <typename T>
-  void attend_tile(const Block<T>& block, std::int64_t origin, std::int64_t line, int count) {
-    const std::int64_t key_dim = job_.kv.shape.key_dim;
-    clear(part_, count);
-    std::int64_t begin[kTileLines], end[kTileLines], first = kKeyBlock, last = 0;
-    for (int l = 0; l < count; ++l) {
-      const KeyRange keys = visible_keys(job_, row(line + l));
-      begin[l] = std::clamp<std::int64_t>(keys.begin - origin, 0, kKeyBlock);
-      end[l] = std::clamp<std::int64_t>(keys.end - origin, 0, kKeyBlock);
-      if (begin[l] >= end[l]) {
-        begin[l] = end[l] = 0;
-      } else {
-        first = std::min(first, begin[l]);
-        last = std::max(last, end[l]);
-      }
+  void attend_tile(const Block<T>& block, TileRange& tile) {
+    std::int64_t first = kKeyBlock, last = 0;
+    for (int l = 0; l < tile.count; ++l) {
+      if (tile.begin[l] == tile.end[l]) continue;
+      first = std::min(first, tile.begin[l]);
+      last = std::max(last, tile.end[l]);
     }
     if (first >= last) return;
-    score_lines(tile_query(line), count, key_dim, block, first, last, scores_, ScoreStride());
-    for (int l = 0; l < count; ++l) {
-      if (begin[l] == end[l]) continue;
-      const MaxSum result = softmax_line(scores_ + l * ScoreStride::value, begin[l], end[l], job_.soft_cap);
+    score_lines(tile_query(tile.line), tile.count, job_.kv.shape.key_dim, block, first, last, scores_,
+                ScoreStride());
+    for (int l = 0; l < tile.count; ++l) {
+      if (tile.begin[l] == tile.end[l]) continue;
+      const MaxSum result =
+          softmax_line(scores_ + l * ScoreStride::value, tile.begin[l], tile.end[l], job_.soft_cap);
       part_.max[l] = result.max;
       part_.sum[l] = result.sum;
-      if (result.max == kMinusInfinity) begin[l] = end[l] = 0;
+      if (result.max == kMinusInfinity) tile.end[l] = tile.begin[l];
     }
-    weigh_lines(scores_, ScoreStride(), count, block, begin, end, part_.stride, part_.output);
+    weigh_lines(scores_, ScoreStride(), tile.count, block, tile.begin, tile.end, part_.stride, part_.output);
   }
 
   float* tile_query(std::int64_t line) const {
@@ -188,8 +288,11 @@ class FlashTile {
   int kv_head_;
   std::int64_t row_begin_, lines_;
   KeyRange seen_;
-  float *q_, *scores_, *keys_, *values_;
+  float *q_ = nullptr, *scores_ = nullptr, *keys_ = nullptr, *values_ = nullptr;
   State state_, part_;
+#if HWY_TARGET == HWY_AVX3
+  Int8Tile int8_;
+#endif
 };
 
 std::int64_t flash_lines(std::int64_t group) {
@@ -383,8 +486,8 @@ void chunked(const AttentionJob& job, int q_head, std::span<std::byte> scratch) 
 }
 
 void fill_attention(KernelTable& table) {
-  table.attention = {reference_store, scratch_bytes,         flash,  partial, merge, naive_scratch_bytes,
-                     naive,           chunked_scratch_bytes, chunked};
+  table.attention = {store, scratch_bytes,         flash,  partial, merge, naive_scratch_bytes,
+                     naive, chunked_scratch_bytes, chunked};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -57,6 +57,9 @@ struct AttentionJob {
   float scale = 1.0f;            // on q.k
   float soft_cap = 0.0f;         // > 0: s = cap * tanh(s / cap)
   const float* sinks = nullptr;  // [q_heads] extra logits without a value, or null
+  /// q8_0 on a table with integer tiles: decode keys and values and multiply in f32 all the same, instead of
+  /// rounding queries to 8 bits and weights to 16 (--precision f32). Other types always use f32.
+  bool f32_arithmetic = false;
 };
 
 /// The keys that row `row` of a job sees: [begin, end), empty when begin == end.

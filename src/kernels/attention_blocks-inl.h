@@ -5,7 +5,6 @@
 #include "kernels/kv_layout.h"
 #include "kernels/math-inl.h"
 #include "kernels/simd-inl.h"
-#include "tensor/half.h"
 
 #if defined(LITHE_KERNELS_ATTENTION_BLOCKS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LITHE_KERNELS_ATTENTION_BLOCKS_INL_H
@@ -60,28 +59,36 @@ HWY_INLINE void decode_key_panel(const std::byte* panel, const KvLayout& layout,
   }
 }
 
-/// One q8_0 value row -> [dim], then zeros to a multiple of 16.
-HWY_INLINE void decode_value_row(const std::byte* row, const Half* scales, std::int64_t dim, float* out) {
+/// Four q8_0 value rows -> [4][padded_dim], zeros behind dim.
+HWY_INLINE void decode_value_rows(const std::byte* codes, const Half* scales, std::int64_t padded_dim,
+                                  float* out) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
-  const hn::Rebind<std::int8_t, Floats> d8;
-  const auto* codes = reinterpret_cast<const std::int8_t*>(row);
-  for (std::int64_t c = 0; c < (dim + 15) / 16 * 16; c += kLanes) {  // rows are padded to 16 with zeros
-    std::uint16_t bits;
-    std::memcpy(&bits, scales + c / 32, sizeof(bits));
-    const auto scale = hn::Set(d, f16_to_f32(bits));
-    const auto code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + c)));
-    hn::StoreU(hn::Mul(code, scale), d, out + c);
+  HWY_ALIGN float scale[std::max<std::int64_t>(4, kLanes)];
+  Half four[std::max<std::int64_t>(4, kLanes)] = {};
+  std::memcpy(four, scales, 4 * sizeof(Half));
+  for (std::int64_t i = 0; i < 4; i += kLanes) hn::Store(load_as_float(four + i), d, scale + i);
+  const auto* words = reinterpret_cast<const std::int32_t*>(codes);
+  for (std::int64_t c = 0; c < padded_dim; c += kLanes) {
+    const auto word = hn::LoadU(di, words + c);
+    const auto put = [&](std::int64_t row, hn::Vec<decltype(di)> shifted) LITHE_SIMD {
+      const auto value = hn::ConvertTo(d, hn::ShiftRight<24>(shifted));
+      hn::StoreU(hn::Mul(value, hn::Set(d, scale[row])), d, out + row * padded_dim + c);
+    };
+    put(0, hn::ShiftLeft<24>(word));
+    put(1, hn::ShiftLeft<16>(word));
+    put(2, hn::ShiftLeft<8>(word));
+    put(3, word);
   }
 }
 
-/// Where the tiles find a kv head's keys and values.
+/// Where the tiles find a kv head's keys and values. page(range, i) is page i of the block, or the nearest that has
+/// a key of the range.
 class BlockReader {
  public:
   BlockReader(const KvView& view, int kv_head)
       : shape_(view.shape), layout_(view.shape), head_(view, layout_, kv_head) {}
 
-  std::int64_t padded_value_dim() const { return padded_value_dim_; }
   bool in_place_possible() const {
     return shape_.dtype != DType::q8_0 && shape_.value_dim % kKeyLanes == 0 &&
            (shape_.dtype == DType::f32 || HWY_TARGET != HWY_SSE4);
@@ -92,9 +99,8 @@ class BlockReader {
   Block<T> in_place(const BlockRange& range) const {
     Block<T> block;
     block.value_stride = shape_.value_dim;
-    const std::int64_t first = range.begin / kPageTokens, last = (range.end - 1) / kPageTokens;
     for (std::int64_t i = 0; i < kBlockPages; ++i) {
-      const std::byte* page = head_.page(range.block * kBlockPages + std::clamp(i, first, last));
+      const std::byte* page = this->page(range, i);
       for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
         block.panels[i * kPagePanels + panel] =
             reinterpret_cast<const T*>(page + static_cast<std::size_t>(panel) * layout_.key_panel_bytes);
@@ -102,6 +108,12 @@ class BlockReader {
       block.pages[i] = reinterpret_cast<const T*>(page + layout_.values);
     }
     return block;
+  }
+
+  const KvLayout& layout() const { return layout_; }
+  const std::byte* page(const BlockRange& range, std::int64_t i) const {
+    return head_.page(range.block * kBlockPages +
+                      std::clamp(i, range.begin / kPageTokens, (range.end - 1) / kPageTokens));
   }
 
   /// Decoded to f32. keys: [kKeyBlock * key_dim], values: [kKeyBlock * padded_value_dim].
@@ -137,8 +149,8 @@ class BlockReader {
   }
 
   void decode_values(const BlockRange& range, float* values) const {
-    const std::int64_t dim = shape_.value_dim;
-    for (std::int64_t key = range.begin; key < range.end; ++key) {
+    const std::int64_t dim = shape_.value_dim, step = shape_.dtype == DType::q8_0 ? 4 : 1;
+    for (std::int64_t key = range.begin / step * step; key < range.end; key += step) {
       const std::byte* page = head_.page(range.block * kBlockPages + key / kPageTokens);
       const auto token = static_cast<std::size_t>(key % kPageTokens);
       const std::byte* from = page + layout_.values + token * layout_.value_row_bytes;
@@ -151,10 +163,8 @@ class BlockReader {
           half_to_float(reinterpret_cast<const Half*>(from), dim, to);
           break;
         default:
-          decode_value_row(from,
-                           reinterpret_cast<const Half*>(page + layout_.value_scales) +
-                               token * static_cast<std::size_t>(layout_.value_groups),
-                           dim, to);
+          decode_value_rows(from, reinterpret_cast<const Half*>(page + layout_.value_scales) + token,
+                            padded_value_dim_, to);
           continue;
       }
       std::fill(to + dim, to + padded_value_dim_, 0.0f);

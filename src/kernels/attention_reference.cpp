@@ -24,14 +24,18 @@ float load_f16(const std::byte* at) {
   return f16_to_f32(bits);
 }
 
-// A group's scale as stored: finite even when its largest value is not.
+// A group's scale as stored: finite for any finite values, NaN if one is not.
 float group_scale(const float* x, int count) {
-  float largest = 0;
-  for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(x[i]));
-  return f16_to_f32(f32_to_f16(std::min(largest / 127.0f, 65504.0f)));
+  float largest = 0, fault = 0;
+  for (int i = 0; i < count; ++i) {
+    largest = std::max(largest, std::fabs(x[i]));
+    fault += x[i] * 0.0f;
+  }
+  return f16_to_f32(f32_to_f16(fault == 0 ? std::min(largest / 127.0f, 65504.0f) : fault));
 }
 int encode(float x, float inverse_scale) {
-  return static_cast<int>(std::nearbyint(std::clamp(x * inverse_scale, -127.0f, 127.0f)));
+  const float code = x * inverse_scale;
+  return std::isnan(code) ? 0 : static_cast<int>(std::nearbyint(std::clamp(code, -127.0f, 127.0f)));
 }
 
 void store_key_q8(std::byte* panel, const KvLayout& layout, int lane, const float* k, int dim) {
@@ -47,16 +51,15 @@ void store_key_q8(std::byte* panel, const KvLayout& layout, int lane, const floa
   }
 }
 
-void store_value_q8(std::byte* row, std::byte* scales, const KvLayout& layout, const float* v, int dim) {
-  for (int group = 0; group < layout.value_groups; ++group) {
-    const int begin = group * 32, end = std::min(begin + 32, dim);
-    const float scale = group_scale(v + begin, end - begin), inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    for (int channel = begin; channel < end; ++channel) {
-      row[channel] = static_cast<std::byte>(static_cast<std::int8_t>(encode(v[channel], inverse)));
-    }
-    store_f16(scales + static_cast<std::size_t>(group) * 2, scale);
+void store_value_q8(std::byte* values, std::byte* scales, const KvLayout& layout, std::size_t token,
+                    const float* v, int dim) {
+  const float scale = group_scale(v, dim), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  std::byte* codes = values + token / 4 * 4 * layout.value_row_bytes + token % 4;
+  for (std::size_t channel = 0; channel < layout.value_row_bytes; ++channel) {
+    const int code = channel < static_cast<std::size_t>(dim) ? encode(v[channel], inverse) : 0;
+    codes[channel * 4] = static_cast<std::byte>(static_cast<std::int8_t>(code));
   }
-  std::fill(row + dim, row + layout.value_row_bytes, std::byte{0});
+  store_f16(scales + token * 2, scale);
 }
 
 void store_key(std::byte* panel, const KvShape& shape, const KvLayout& layout, int lane, const float* k) {
@@ -71,15 +74,20 @@ void store_key(std::byte* panel, const KvShape& shape, const KvLayout& layout, i
   }
 }
 
-void store_value(std::byte* row, std::byte* scales, const KvShape& shape, const KvLayout& layout,
+void store_value(std::byte* page, const KvShape& shape, const KvLayout& layout, std::size_t token,
                  const float* v) {
-  if (shape.dtype == DType::q8_0) return store_value_q8(row, scales, layout, v, shape.value_dim);
-  if (shape.dtype == DType::f32) {
-    std::memcpy(row, v, layout.value_row_bytes);
-    return;
-  }
-  for (int channel = 0; channel < shape.value_dim; ++channel) {
-    store_f16(row + static_cast<std::size_t>(channel) * 2, v[channel]);
+  std::byte* values = page + layout.values;
+  std::byte* row = values + token * layout.value_row_bytes;
+  switch (shape.dtype) {
+    case DType::q8_0:
+      return store_value_q8(values, page + layout.value_scales, layout, token, v, shape.value_dim);
+    case DType::f32:
+      std::memcpy(row, v, layout.value_row_bytes);
+      return;
+    default:
+      for (int channel = 0; channel < shape.value_dim; ++channel) {
+        store_f16(row + static_cast<std::size_t>(channel) * 2, v[channel]);
+      }
   }
 }
 
@@ -273,9 +281,8 @@ void reference_store(const KvView& kv, const float* k, std::int64_t k_stride, co
       store_key(page + static_cast<std::size_t>(token / kKeyLanes) * layout.key_panel_bytes, kv.shape, layout,
                 static_cast<int>(token % kKeyLanes),
                 k + t * k_stride + std::int64_t{kv_head} * kv.shape.key_dim);
-      store_value(page + layout.values + static_cast<std::size_t>(token) * layout.value_row_bytes,
-                  page + layout.value_scales + static_cast<std::size_t>(token * layout.value_groups) * 2,
-                  kv.shape, layout, v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim);
+      store_value(page, kv.shape, layout, static_cast<std::size_t>(token),
+                  v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim);
     }
   }
 }
@@ -316,10 +323,9 @@ void load_value(const KvView& kv, int kv_head, std::int64_t position, float* out
         out[channel] = load_f16(row + channel * 2);
         break;
       default: {
-        const auto code = static_cast<std::int8_t>(row[channel]);
-        out[channel] = static_cast<float>(code) *
-                       load_f16(page + layout.value_scales +
-                                (token * static_cast<std::size_t>(layout.value_groups) + channel / 32) * 2);
+        const auto code = static_cast<std::int8_t>(
+            page[layout.values + token / 4 * 4 * layout.value_row_bytes + channel * 4 + token % 4]);
+        out[channel] = static_cast<float>(code) * load_f16(page + layout.value_scales + token * 2);
       }
     }
   }

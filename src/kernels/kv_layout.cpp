@@ -11,7 +11,6 @@ KvLayout::KvLayout(const KvShape& shape) {
   constexpr std::size_t kAlign = 64;
   if (shape.dtype == DType::q8_0) {
     key_groups = ceil_div(shape.key_dim, 32);
-    value_groups = ceil_div(shape.value_dim, 32);
     key_scales = ceil_div<std::size_t>(key_dim, 4) * 64;
     key_panel_bytes = round_up(key_scales + static_cast<std::size_t>(key_groups) * kKeyLanes * 2, kAlign);
     value_row_bytes = round_up<std::size_t>(value_dim, 16);
@@ -23,7 +22,8 @@ KvLayout::KvLayout(const KvShape& shape) {
   }
   values = key_panel_bytes * kPagePanels;
   value_scales = values + round_up(value_row_bytes * kPageTokens, kAlign);
-  head_bytes = value_scales + round_up(static_cast<std::size_t>(value_groups) * kPageTokens * 2, kAlign);
+  head_bytes =
+      value_scales + (shape.dtype == DType::q8_0 ? round_up<std::size_t>(kPageTokens * 2, kAlign) : 0);
 }
 
 std::size_t kv_layer_bytes(const KvShape& shape) {

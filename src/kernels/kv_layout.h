@@ -5,11 +5,10 @@
 //
 //   f32, f16   keys    element[token/16][channel][16]                    lane = token % 16
 //              values  element[token][channel]
-//   q8_0       keys    per 16 tokens: code[channel/4][16][4], offset binary (value + 128, what vpdpbusd
-//   eats),
+//   q8_0       keys    per 16 tokens: code[channel/4][16][4], offset binary (value + 128, what vpdpbusd eats),
 //                      then f16 scale[channel/32][16]; channels beyond key_dim hold 128
-//              values  code[token][channel], signed, rows padded to 16 bytes, then f16
-//              scale[token][channel/32]
+//              values  code[token/4][channel][4], signed, channels padded to 16, then f16 scale[token]: one for the
+//                      whole row, so that a weight times its scale serves every channel
 //
 // A q8_0 value is scale * code, exact in f32 (11 + 7 bits). Every part starts at a multiple of 64 bytes.
 #pragma once
@@ -29,13 +28,13 @@ inline constexpr int kBlockPanels = kKeyBlock / kKeyLanes;
 struct KvLayout {
   explicit KvLayout(const KvShape& shape);
 
-  int key_groups = 0, value_groups = 0;  // q8_0: groups of 32 channels that share a scale
-  std::size_t key_panel_bytes = 0;       // 16 keys
-  std::size_t key_scales = 0;            // q8_0: offset of the scales in a panel
-  std::size_t value_row_bytes = 0;       // one token's codes or values
-  std::size_t values = 0;                // offset of the values in a head
-  std::size_t value_scales = 0;          // q8_0: offset of the values' scales in a head
-  std::size_t head_bytes = 0;            // all of one kv head in a page
+  int key_groups = 0;               // q8_0: groups of 32 channels that share a scale
+  std::size_t key_panel_bytes = 0;  // 16 keys
+  std::size_t key_scales = 0;       // q8_0: offset of the scales in a panel
+  std::size_t value_row_bytes = 0;  // one token's values; q8_0: a quarter of four tokens' codes
+  std::size_t values = 0;           // offset of the values in a head
+  std::size_t value_scales = 0;     // q8_0: offset of the values' scales in a head
+  std::size_t head_bytes = 0;       // all of one kv head in a page
 };
 
 /// The part of a view that one kv head sees.

@@ -24,6 +24,7 @@ struct AttentionShape {
   float soft_cap = 0;
   bool sinks = false;
   float shift = 0;  // added to every score
+  bool f32_arithmetic = true;
 
   std::string text() const {
     const char* name = dtype == DType::f32 ? "f32" : dtype == DType::f16 ? "f16" : "q8_0";
@@ -100,6 +101,7 @@ class AttentionCase {
     job.window = shape.window;
     job.scale = scale();
     job.soft_cap = shape.soft_cap;
+    job.f32_arithmetic = shape.f32_arithmetic;
     job.sinks = shape.sinks ? sinks.data() : nullptr;
     return job;
   }

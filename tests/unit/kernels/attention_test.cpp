@@ -83,6 +83,21 @@ TEST_P(AttentionTest, FlashMatchesF64) {
               static_cast<long long>(values), worst);
 }
 
+// Integer tiles round queries to 8 bits and weights to 16; other tables have none and stay exact.
+TEST_P(AttentionTest, IntegerTilesAreClose) {
+  double worst = 0;
+  std::uint64_t seed = 1;
+  for (AttentionShape shape : shapes()) {
+    shape.f32_arithmetic = false;
+    if (shape.dtype != DType::q8_0) continue;
+    AttentionCase c(shape, seed++);
+    const std::vector<float> got = run_flash(kernels(), c, shape.tokens);
+    worst = std::max(worst, largest_error(got, c.exact()));
+    EXPECT_LT(worst, GetParam() == Isa::avx512 ? 0.06 : tolerance(shape)) << shape.text();
+  }
+  std::printf("[ counts ] integer tiles: within %.1e of f64\n", worst);
+}
+
 TEST_P(AttentionTest, ShiftedScoresAndCaps) {
   for (const float shift : {80.0f, -80.0f, 800.0f}) {
     for (const DType dtype : {DType::f32, DType::f16, DType::q8_0}) {
@@ -106,6 +121,7 @@ TEST_P(AttentionTest, ChunksAndPagesDoNotChangeABit) {
   std::uint64_t seed = 100;
   for (AttentionShape shape : shapes()) {
     shape.causal = true;  // bidirectional rows see later chunks: no such claim
+    shape.f32_arithmetic = seed % 3 == 0;
     AttentionCase c(shape, seed++);
     const std::vector<float> whole = run_flash(kernels(), c, shape.tokens);
     for (const std::int64_t chunk : {1, 7, 16, 64}) {
@@ -122,7 +138,8 @@ TEST_P(AttentionTest, ChunksAndPagesDoNotChangeABit) {
 TEST_P(AttentionTest, RowCutsAndPartialsDoNotChangeABit) {
   std::int64_t compared = 0;
   std::uint64_t seed = 200;
-  for (const AttentionShape& shape : shapes()) {
+  for (AttentionShape shape : shapes()) {
+    shape.f32_arithmetic = seed % 3 == 0;
     AttentionCase c(shape, seed++);
     const std::vector<float> whole = run_flash(kernels(), c, shape.tokens);
     std::vector<float> cut = c.blank(), merged = c.blank();
@@ -179,6 +196,7 @@ TEST_P(AttentionTest, WindowOfOneSeesOnlyItself) {
     AttentionShape shape;
     shape.dtype = dtype;
     shape.window = 1;
+    shape.f32_arithmetic = true;
     AttentionCase c(shape, 7);
     const std::vector<float> got = run_flash(kernels(), c, 13);
     std::vector<float> value(static_cast<std::size_t>(shape.value_dim));
@@ -231,8 +249,11 @@ TEST_P(AttentionTest, NothingToSeeGivesZeros) {
 
 // Values of keys that a row does not see may be infinite: a later token's fault is not an earlier one's.
 TEST_P(AttentionTest, UnseenValuesAreNotTouched) {
-  for (const DType dtype : {DType::f32, DType::f16}) {
+  bool exact = false;
+  for (const DType dtype : {DType::f32, DType::f16, DType::q8_0, DType::q8_0}) {
     AttentionShape shape;
+    shape.f32_arithmetic = exact;
+    exact = dtype == DType::q8_0;
     shape.dtype = dtype;
     shape.group = 3;
     shape.window = 100;
