@@ -194,7 +194,7 @@ Value Interpreter::get_item(const Value& object, const Value& key) {
   if (object.is_undefined()) misfit("{}", object.undefined_message());
   Value out;
   if (object.is(Type::dict)) {
-    const bool hashable = !key.is(Type::list) && !key.is(Type::dict);
+    const bool hashable = !key.is(Type::list) && !key.is(Type::view) && !key.is(Type::dict);
     if (const Value* value = hashable ? object.dict().find(key, budget) : nullptr) return *value;
   } else if (key.is_integral()) {
     const bool indexable =

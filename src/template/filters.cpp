@@ -95,16 +95,15 @@ Value indent(Call& c) {
 }
 
 Value truncate(Call& c) {
-  const Text& text = c.string(0);
   const Integer length = c.integer(1, 255), leeway = c.has(4) && !c[4].is_none() ? c.integer(4, 5) : 5;
   const Value end = c.has(3) ? c[3] : Value::string("...");
   if (!end.is_string()) misfit("truncate() argument 'end' must be str");
   const auto end_size = static_cast<Integer>(code_points(end.view()));
   if (length < end_size)
-    misfit("expected length >= {}, got {}", static_cast<long>(end_size), format_integer(length));
+    misfit("expected length >= {}, got {}", format_integer(end_size), format_integer(length));
   if (leeway < 0) misfit("expected leeway >= 0, got {}", format_integer(leeway));
-  c.budget.scan(text.size());
-  if (static_cast<Integer>(code_points(text.view())) <= length + leeway) return c[0];
+  if (static_cast<Integer>(length_of(c[0], c.budget)) <= length + leeway) return c[0];
+  const Text& text = c.string(0);
   std::size_t keep = offset_of(text.view(), static_cast<std::size_t>(length - end_size));
   if (!c.flag(2, false)) keep = std::min(keep, text.view().substr(0, keep).rfind(' '));
   return Value::string(Text::concat(text.sub(0, keep), end.text(), c.budget), c[0].markup());
@@ -326,10 +325,20 @@ Value round(Call& c) {
   return Value::real((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit, value.untrusted());
 }
 
+/// float(value)
+double require_real(const Value& value) {
+  if (value.is_undefined()) misfit("{}", value.undefined_message());
+  if (value.is_number()) return value.as_real();
+  if (!value.is_string()) {
+    misfit("float() argument must be a string or a real number, not '{}'", value.type_name());
+  }
+  const auto real = parse_real(value.view());
+  if (!real) misfit("could not convert string to float: {}", in_quotes(value.view()));
+  return *real;
+}
+
 Value file_size(Call& c) {
-  const double bytes = c[0].is_string()   ? parse_real(c[0].view()).value_or(0)
-                       : c[0].is_number() ? c[0].as_real()
-                                          : 0;
+  const double bytes = require_real(c[0]);
   const bool binary = c.flag(1, false);
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return Value::string("1 Byte", is_untrusted(c[0], c.budget));

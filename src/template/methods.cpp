@@ -36,6 +36,9 @@ Value title(Call& c) {
 Value capitalize(Call& c) {
   return like(c, to_capitalized(c[0].text(), c.budget));
 }
+Value casefold(Call& c) {
+  return like(c, fold_case(c[0].text(), c.budget));
+}
 Value swapcase(Call& c) {
   return like(c, swap_case(c[0].text(), c.budget));
 }
@@ -312,7 +315,7 @@ Value dict_items(Call& c) {
 
 constexpr Function kStringMethods[] = {
     {"capitalize", "self", capitalize},
-    {"casefold", "self", lower},
+    {"casefold", "self", casefold},
     {"center", "self width fillchar?", center},
     {"count", "self sub start? end?", count},
     {"endswith", "self suffix start? end?", ends_with},

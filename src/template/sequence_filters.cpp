@@ -45,7 +45,7 @@ Value follow(Value item, const std::vector<Value>& path, const Value* fallback, 
   return item;
 }
 
-Value fold_case(Value value, bool case_sensitive, Budget& budget) {
+Value without_case(Value value, bool case_sensitive, Budget& budget) {
   if (case_sensitive || !value.is_string()) return value;
   return Value::string(to_lower(value.text(), budget));
 }
@@ -136,7 +136,7 @@ Value sort(Call& c) {
   for (const Value& item : items->items) {
     std::vector<Value> key;
     for (const auto& path : paths) {
-      key.push_back(fold_case(follow(item, path, nullptr, c.interpreter), case_sensitive, c.budget));
+      key.push_back(without_case(follow(item, path, nullptr, c.interpreter), case_sensitive, c.budget));
     }
     keys.push_back(make_list(std::move(key), c.budget));
   }
@@ -151,7 +151,7 @@ Value dictsort(Call& c) {
   if (by != "key" && by != "value") misfit("You can only sort by either \"key\" or \"value\"");
   std::vector<Value> pairs, keys;
   for (const auto& [key, value] : c[0].dict().entries()) {
-    keys.push_back(fold_case(by == "key" ? key : value, c.flag(1, false), c.budget));
+    keys.push_back(without_case(by == "key" ? key : value, c.flag(1, false), c.budget));
     pairs.push_back(make_tuple({key, value}, c.budget, c[0].dict().untrusted));
   }
   return make_list(sorted(std::move(pairs), std::move(keys), c.flag(3, false), c.budget), c.budget,
@@ -166,7 +166,7 @@ Value extreme(Call& c, Order wanted) {
   Value best, best_key;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     const Value& item = items->items[i];
-    Value key = fold_case(follow(item, path, nullptr, c.interpreter), c.flag(1, false), c.budget);
+    Value key = without_case(follow(item, path, nullptr, c.interpreter), c.flag(1, false), c.budget);
     const bool better =
         i == 0 || compare(key, best_key, wanted == Order::less ? "<" : ">", c.budget) == wanted;
     if (!better) continue;
@@ -200,7 +200,7 @@ Value unique(Call& c) {
   Dict seen;
   std::vector<Value> out;
   for (const Value& item : items_of(c[0], c.budget)) {
-    const Value key = fold_case(follow(item, path, nullptr, c.interpreter), c.flag(1, false), c.budget);
+    const Value key = without_case(follow(item, path, nullptr, c.interpreter), c.flag(1, false), c.budget);
     const std::size_t before = seen.size();
     seen.set(key, Value::none(), c.budget);
     if (seen.size() > before) out.push_back(item);
@@ -254,7 +254,7 @@ Value groupby(Call& c) {
   const bool case_sensitive = c.flag(3, false);
   std::vector<Value> items = items_of(c[0], c.budget)->items, keys;
   const auto key_of = [&](const Value& item) {
-    return fold_case(follow(item, path, fallback, c.interpreter), case_sensitive, c.budget);
+    return without_case(follow(item, path, fallback, c.interpreter), case_sensitive, c.budget);
   };
   for (const Value& item : items) keys.push_back(key_of(item));
   items = sorted(std::move(items), std::move(keys), false, c.budget);

@@ -153,6 +153,11 @@ Text code_point_text(Integer code, bool untrusted) {
 
 // --- %
 
+/// What Python takes for a mapping here, and so does not insist on using.
+bool has_items(const Value& value) {
+  return value.is(Type::dict) || value.is(Type::list) || value.is(Type::range) || value.is_undefined();
+}
+
 class PercentFormatter {
  public:
   PercentFormatter(const Text& pattern, const Value& arguments, Budget& budget)
@@ -166,9 +171,8 @@ class PercentFormatter {
       if (percent == view_.size()) break;
       at = conversion(percent + 1);
     }
-    const bool left_over = arguments_.is(Type::tuple)
-                               ? used_ < arguments_.array()->items.size()
-                               : !used_single_ && !arguments_.is(Type::dict) && !arguments_.is(Type::list);
+    const bool left_over = arguments_.is(Type::tuple) ? used_ < arguments_.array()->items.size()
+                                                      : !used_single_ && !has_items(arguments_);
     if (left_over) misfit("not all arguments converted during string formatting");
     return std::move(out_).finish();
   }

@@ -99,12 +99,17 @@ Text title_words(const Text& text, Budget& budget) {
         is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' || code == '<';
     if (starts_word) {
       append_upper(code, piece);
-      lower.note(code);
+      lower.after_cased = false;  // the rest of the word is lowered by itself
     } else {
       lower.append(piece, code, at);
     }
     starts_word = separates;
   });
+}
+
+Text fold_case(const Text& text, Budget& budget) {
+  return map_code_points(text, budget,
+                         [](std::string& piece, char32_t code, std::size_t) { append_folded(code, piece); });
 }
 
 Text swap_case(const Text& text, Budget& budget) {

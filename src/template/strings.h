@@ -14,6 +14,7 @@ Text to_lower(const Text& text, Budget& budget);
 Text to_capitalized(const Text& text, Budget& budget);
 Text to_title(const Text& text, Budget& budget);     // str.title: a letter after anything but a letter
 Text title_words(const Text& text, Budget& budget);  // the filter: a letter after a blank, - ( { [ or <
+Text fold_case(const Text& text, Budget& budget);
 Text swap_case(const Text& text, Budget& budget);
 
 Text strip(const Text& text, bool left, bool right, Budget& budget);

@@ -179,6 +179,15 @@ void append_title(char32_t code, std::string& out) {
   }
 }
 
+void append_folded(char32_t code, std::string& out) {
+  utf8proc_int32_t folded[8];
+  int boundary = 0;
+  const auto count =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), folded, 8, UTF8PROC_CASEFOLD, &boundary);
+  if (count <= 0 || count > 8) return encode(code, out);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) encode(static_cast<char32_t>(folded[i]), out);
+}
+
 std::size_t leading_space(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

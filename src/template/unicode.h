@@ -39,6 +39,7 @@ bool is_line_break(char32_t code);  // str.splitlines
 void append_upper(char32_t code, std::string& out);
 void append_lower(char32_t code, std::string& out);  // without the rule for a final sigma
 void append_title(char32_t code, std::string& out);
+void append_folded(char32_t code, std::string& out);  // str.casefold
 
 /// Bytes of white space at the start, and at the end.
 std::size_t leading_space(std::string_view text);
