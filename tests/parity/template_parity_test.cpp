@@ -71,6 +71,51 @@ TEST_P(TemplateParity, EqualsTheReference) {
   EXPECT_EQ(texts + errors, static_cast<int>(contexts.size()));
 }
 
+// --- the field's own faults, by their numbers
+
+Result<Rendered> render(const char* name, const char* conversation) {
+  const auto parsed = ChatTemplate::parse(read(folder() / (std::string(name) + ".jinja")));
+  if (!parsed.ok()) return parsed.status();
+  return parsed->render(Json::parse(read(folder() / "conversations.json")).at(conversation), kNow);
+}
+
+constexpr const char* kQwen = "Qwen-Qwen2.5-7B-Instruct";
+constexpr const char* kLlama = "meta-llama-Llama-3.2-3B-Instruct";
+
+TEST(TemplateFieldCase, No7NullContentWithACallIsInThePrompt) {
+  const std::pair<const char*, const char*> templates[] = {
+      {kQwen, R"({"name": "get_weather", "arguments": {"place": "Zürich", "days": 2}})"},
+      {kLlama, R"({"name": "get_weather", "parameters": {"place": "Zürich", "days": 2}})"},
+      {"HuggingFaceTB-SmolLM3-3B", "{\"degrees\": 21.5}"},  // this template shows results, not calls
+      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", R"("arguments": {"place": "Zürich", "days": 2})"},
+  };
+  for (const auto& [name, call] : templates) {
+    const auto rendered = render(name, "tool-call-null");
+    ASSERT_TRUE(rendered.ok()) << name << ": " << rendered.status().message();
+    EXPECT_NE(rendered->text.find(call), std::string::npos) << name << "\n" << rendered->text;
+    EXPECT_EQ(rendered->text.find("None"), std::string::npos) << name;
+  }
+}
+
+TEST(TemplateFieldCase, No8ToolTextThroughTojson) {
+  const std::string arguments =
+      R"({"b": "x > y & z 'q' é", "a": [1, 2.5, true, null, {"k": "ü\n"}], "big": 12345678901234567, )"
+      R"("e": 1e-07, "f": 100000.0})";
+  for (const char* name : {kQwen, kLlama}) {
+    const auto rendered = render(name, "tool-odd");
+    ASSERT_TRUE(rendered.ok()) << rendered.status().message();
+    EXPECT_NE(rendered->text.find(arguments), std::string::npos) << rendered->text;
+  }
+}
+
+TEST(TemplateFieldCase, No9AlternationIsTheTemplatesOwnMessage) {
+  const auto rendered = render("google-gemma-2-2b-it", "two-users");
+  ASSERT_FALSE(rendered.ok());
+  EXPECT_EQ(rendered.status().code(), Code::invalid_argument);
+  EXPECT_EQ(rendered.status().message(),
+            "Conversation roles must alternate user/assistant/user/assistant/...");
+}
+
 std::vector<std::filesystem::path> template_files() {
   std::vector<std::filesystem::path> out;
   for (const auto& entry : std::filesystem::directory_iterator(folder())) {
