@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -253,15 +253,22 @@ std::string now_utc() {
   return text;
 }
 
+/// Ceilings by thread count, measured once each.
+using CeilingsByThreads = std::map<int, engine::Ceilings>;
+
 Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<engine::SpeedTest>& tests,
-                 Table& table) {
+                 CeilingsByThreads& known, Table& table) {
   LITHE_ASSIGN_OR_RETURN(const ModelOptions options, setup.model.options());
   LITHE_ASSIGN_OR_RETURN(const std::string path, setup.model.path());
   LITHE_ASSIGN_OR_RETURN(const auto loaded, engine::LoadedModel::load(path, options));
   LITHE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> batches,
                          parse_list("-b", flags.batch, 1, INT64_MAX));
-  const auto ceilings =
-      engine::measure_ceilings(loaded->threads(), loaded->kernels().isa, loaded->model().memory().weights);
+  const int threads = loaded->threads().size();
+  if (!known.contains(threads)) {
+    known[threads] =
+        engine::measure_ceilings(loaded->threads(), loaded->kernels().isa, loaded->model().memory().weights);
+  }
+  const engine::Ceilings& ceilings = known.at(threads);
   for (const engine::SpeedTest& test : tests) {
     if (stderr_is_terminal()) std::fprintf(stderr, "\r\033[K%s ...", test_name(test).c_str());
     auto speed = engine::measure(*loaded, test, [] { return !interrupted(); });
@@ -308,7 +315,8 @@ Status bench(const BenchFlags& flags) {
   }
   watch_interrupts();
   Table table(flags.output);
-  for (const Setup& setup : setups) LITHE_RETURN_IF_ERROR(run_setup(flags, setup, tests, table));
+  CeilingsByThreads ceilings;
+  for (const Setup& setup : setups) LITHE_RETURN_IF_ERROR(run_setup(flags, setup, tests, ceilings, table));
   return table.finish();
 }
 

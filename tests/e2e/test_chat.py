@@ -61,11 +61,11 @@ class Piped(harness.Case):
 class Terminal:
     """A person at a terminal."""
 
-    def __init__(self, case, *args, cols=100):
+    def __init__(self, case, *args, **env):
         self.case = case
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            env = harness.clean_environment(**case.env, TERM="xterm", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+            env = harness.clean_environment(**{**case.env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **env})
             os.execve(harness.BIN, [harness.BIN, "chat", *args], env)
         self.text = ""
 
@@ -135,7 +135,8 @@ class AtATerminal(harness.Case):
 
     def test_ctrl_c_stops_the_answer_only(self):
         endless = self.model("endless", tiny_gguf.chain, {10: "A", "A": "B", "B": "A"}, context=100000)
-        t = Terminal(self, "-m", endless, "--no-history")
+        home = self.folder / "elsewhere"
+        t = Terminal(self, "-m", endless, "--no-history", HOME=str(home))
         t.expect(">>> ")
         for _ in range(2):
             t.type("go\n")
@@ -146,7 +147,7 @@ class AtATerminal(harness.Case):
         t.expect("Ctrl-D or /exit leaves.*>>> ")
         t.type("/exit\n")
         self.assertEqual(t.close(), 0)
-        self.assertFalse((self.folder / "home/.local").exists())
+        self.assertFalse(home.exists())
 
     def test_multi_line(self):
         t = Terminal(self, "-m", self.alphabet(), "-n", "1", "--no-history")
