@@ -1,5 +1,6 @@
 // The register tile of the floating-point products: rows of x times vectors of weights, one FMA chain per output over
 // the columns in order, whatever the tile. Per target: no classic include guard.
+#include "kernels/matmul.h"
 #include "kernels/panel-inl.h"
 
 #if defined(LITHE_KERNELS_FLOAT_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -22,8 +23,7 @@ struct FloatTile {
   std::size_t x_stride = 0;            // bytes between rows
   std::int64_t steps = 0;
   std::int64_t out_offset = 0, out_stride = 0;  // floats: the first row in the output, and from row to row
-  float* sums = nullptr;  // partial sums between chunks, [rows][sums_stride], vectors side by side
-  std::int64_t sums_stride = 0;
+  float* sums = nullptr;  // partial sums between chunks, [rows][kSumsStride], vectors side by side
   bool accumulate = false, first = true, last = true;
 };
 
@@ -53,7 +53,7 @@ HWY_NOINLINE void float_tile(const FloatTile& tile) {
   unroll<kVectors>([&](auto t) LITHE_SIMD {
     w[t] = tile.weights[t];
     unroll<kRows>([&](auto r) LITHE_SIMD {
-      acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, tile.sums + r * tile.sums_stride + t * kLanes);
+      acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, tile.sums + r * kSumsStride + t * kLanes);
     });
   });
   for (std::int64_t k = 0; k < tile.steps; k += kSteps) {
@@ -75,7 +75,7 @@ HWY_NOINLINE void float_tile(const FloatTile& tile) {
       if (tile.last) {
         finish_output(tile.output[t], tile.out_offset + r * tile.out_stride, tile.accumulate, acc[r][t]);
       } else {
-        hn::StoreU(acc[r][t], df, tile.sums + r * tile.sums_stride + t * kLanes);
+        hn::StoreU(acc[r][t], df, tile.sums + r * kSumsStride + t * kLanes);
       }
     });
   });
@@ -96,21 +96,16 @@ constexpr std::array<FloatKernel, sizeof...(kRow)> float_kernels(std::index_sequ
 
 /// All `rows` rows from tile.x on, in tiles of nearly equal height.
 template <typename Load, typename Multiply>
-HWY_INLINE void float_tiles(FloatTile tile, int vecs, std::int64_t rows) {
-  static constexpr auto kAll =
+HWY_INLINE void float_tiles(FloatTile tile, std::int64_t rows) {
+  static constexpr auto kKernels =
       float_kernels<Load, Multiply, kFloatVecs>(std::make_index_sequence<kFloatRows>());
-  const FloatKernel* kernels = kAll.data();
-  if constexpr (kVecs == 1) {
-    static constexpr auto kOne = float_kernels<Load, Multiply, 1>(std::make_index_sequence<kFloatRows>());
-    if (vecs == 1) kernels = kOne.data();
-  }
   const std::int64_t tiles = (rows + kFloatRows - 1) / kFloatRows;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t height = rows / tiles + (i < rows % tiles ? 1 : 0);
-    kernels[height - 1](tile);
+    kKernels[static_cast<std::size_t>(height - 1)](tile);
     tile.x += static_cast<std::size_t>(height) * tile.x_stride;
     tile.out_offset += height * tile.out_stride;
-    tile.sums += height * tile.sums_stride;
+    tile.sums += height * kSumsStride;
   }
 }
 

@@ -9,13 +9,17 @@
 
 namespace lithe::kernels {
 
-/// Rows of activations that stay in L2 while all panels pass by: bounded by bytes, and by kMaxBlockRows.
-inline constexpr std::size_t kRowBlockBytes = std::size_t{768} << 10;
-inline constexpr std::int64_t kMaxBlockRows = 480, kMinBlockRows = 48;
+/// Rows of activations taken together: a chunk of their columns stays in L2 while kGroupPanels panels pass by.
+inline constexpr std::int64_t kMaxBlockRows = 516;
+inline constexpr int kGroupPanels = 8;
+/// Partial sums of such a block between two chunks of columns: exact, so the cut leaves no trace.
+inline constexpr std::int64_t kSumsStride = kGroupPanels * kPanelRows;
+inline constexpr std::size_t kSumsScratch = kMaxBlockRows * kSumsStride * sizeof(float);
 
-constexpr std::int64_t block_rows(std::size_t row_bytes) {
-  const auto fit = static_cast<std::int64_t>(kRowBlockBytes / row_bytes) / 12 * 12;
-  return fit < kMinBlockRows ? kMinBlockRows : fit > kMaxBlockRows ? kMaxBlockRows : fit;
+/// `count` cut into nearly equal parts of at most `most`.
+constexpr std::int64_t even_part(std::int64_t count, std::int64_t most) {
+  const std::int64_t parts = (count + most - 1) / most;
+  return parts == 0 ? 1 : (count + parts - 1) / parts;
 }
 
 }  // namespace lithe::kernels

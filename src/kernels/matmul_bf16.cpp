@@ -22,7 +22,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kChunk = 256;  // steps: two panels of them are 32 KB
-constexpr int kGroup = 8;             // panels that pass while a chunk of x stays in L2
 constexpr int kOneRowPanels = 8;
 
 struct MultiplyBf16 {
@@ -42,24 +41,22 @@ FloatTile first_tile(const MatmulJob& job, std::int64_t row) {
   return tile;
 }
 
-void place(const MatmulJob& job, std::int64_t p, int panels, std::int64_t step, FloatTile* tile) {
-  for (int i = 0; i < panels; ++i) {
-    tile->weights[i] = job.weights.panel(p + i) + step * 64;
-    tile->output[i] = output_vector(job, p + i, 0);
+/// `count` panels from p on; those that the job lacks repeat the first one and are not written.
+void place(const MatmulJob& job, std::int64_t p, std::int64_t end, int count, std::int64_t step,
+           FloatTile* tile) {
+  for (int i = 0; i < count; ++i) {
+    const bool exists = p + i < end;
+    tile->weights[i] = job.weights.panel(exists ? p + i : p) + step * 64;
+    tile->output[i] = exists ? output_vector(job, p + i, 0) : OutputVector();
   }
 }
 
 void one_row(const MatmulJob& job) {
   FloatTile tile = first_tile(job, job.row_begin);
   tile.steps = (job.weights.cols + 1) / 2;
-  std::int64_t p = job.panel_begin;
-  for (; p + kOneRowPanels <= job.panel_end; p += kOneRowPanels) {
-    place(job, p, kOneRowPanels, 0, &tile);
+  for (std::int64_t p = job.panel_begin; p < job.panel_end; p += kOneRowPanels) {
+    place(job, p, job.panel_end, kOneRowPanels, 0, &tile);
     float_tile<LoadPlain, MultiplyBf16, 1, kOneRowPanels>(tile);
-  }
-  for (; p < job.panel_end; ++p) {
-    place(job, p, 1, 0, &tile);
-    float_tile<LoadPlain, MultiplyBf16, 1, 1>(tile);
   }
 }
 
@@ -68,23 +65,22 @@ void one_row(const MatmulJob& job) {
 void matmul_bf16(const MatmulJob& job) {
   if (job.row_end - job.row_begin == 1) return one_row(job);
   const std::int64_t steps = (job.weights.cols + 1) / 2;
+  const std::int64_t block_rows = even_part(job.row_end - job.row_begin, kMaxBlockRows);
   auto* const sums = reinterpret_cast<float*>(job.scratch.data());
-  for (std::int64_t r = job.row_begin; r < job.row_end; r += kMaxBlockRows) {
-    const std::int64_t rows = std::min(kMaxBlockRows, job.row_end - r);
-    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroup) {
-      const std::int64_t g_end = std::min<std::int64_t>(g + kGroup, job.panel_end);
+  for (std::int64_t r = job.row_begin; r < job.row_end; r += block_rows) {
+    const std::int64_t rows = std::min(block_rows, job.row_end - r);
+    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroupPanels) {
+      const std::int64_t g_end = std::min<std::int64_t>(g + kGroupPanels, job.panel_end);
       for (std::int64_t k = 0; k < steps; k += kChunk) {
         FloatTile tile = first_tile(job, r);
         tile.x += k * 4;
         tile.steps = std::min(kChunk, steps - k);
         tile.first = k == 0;
         tile.last = k + tile.steps == steps;
-        tile.sums_stride = kGroup * kPanelRows;
         for (std::int64_t p = g; p < g_end; p += kFloatVecs) {
-          const int panels = static_cast<int>(std::min<std::int64_t>(kFloatVecs, g_end - p));
-          place(job, p, panels, k, &tile);
+          place(job, p, g_end, kFloatVecs, k, &tile);
           tile.sums = sums + (p - g) * kPanelRows;
-          float_tiles<LoadPlain, MultiplyBf16>(tile, panels, rows);
+          float_tiles<LoadPlain, MultiplyBf16>(tile, rows);
         }
       }
     }

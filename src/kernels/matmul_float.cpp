@@ -27,8 +27,8 @@ constexpr std::int64_t kChunk = 256;         // columns decoded at a time: two p
 constexpr int kPanels = kVecs == 1 ? 2 : 1;  // that make a tile's two vectors (or two of a panel's)
 constexpr int kOneRowPanels = kVecs == 1 ? 8 : kVecs == 2 ? 4 : 2;
 constexpr int kOneRowVecs = kOneRowPanels * kVecs;  // 8 accumulators
-constexpr int kGroup = 8;                           // panels that pass while a chunk of x stays in L2
 constexpr std::size_t kPanelChunk = kChunk * kPanelRows * sizeof(float);
+constexpr std::size_t kDecodeScratch = std::size_t{kPanels} * kPanelChunk;
 
 // --- decoding into f32 [col][16] ------------------------------------------------------------------------------------
 
@@ -94,16 +94,6 @@ HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::
   }
 }
 
-template <DType kType>
-const std::byte* decoded(const std::byte* panel, std::int64_t begin, std::int64_t end, std::byte* scratch) {
-  if constexpr (kType == DType::f32) {
-    return panel + begin * 64;
-  } else {
-    decode_chunk<kType>(panel, begin, end, reinterpret_cast<float*>(scratch));
-    return scratch;
-  }
-}
-
 FloatTile first_tile(const MatmulJob& job, std::int64_t row) {
   FloatTile tile = {};
   tile.x = job.x.data + static_cast<std::size_t>(row) * job.x.row_bytes;
@@ -114,69 +104,108 @@ FloatTile first_tile(const MatmulJob& job, std::int64_t row) {
   return tile;
 }
 
-// --- one row --------------------------------------------------------------------------------------------------------
-
-/// Panels [p, p + count) straight from the packed matrix: f32, f16 and bf16 with an even number of columns.
-template <typename Load>
-HWY_NOINLINE void one_row_direct(const MatmulJob& job, std::int64_t row) {
-  FloatTile tile = first_tile(job, row);
-  tile.steps = job.weights.cols;
-  constexpr std::size_t kVecOffset = Load::kStep / kVecs;
-  std::int64_t p = job.panel_begin;
-  const auto place = [&](int panels) {
-    for (int i = 0; i < panels * kVecs; ++i) {
-      tile.weights[i] = job.weights.panel(p + i / kVecs) + static_cast<std::size_t>(i % kVecs) * kVecOffset;
-      tile.output[i] = output_vector(job, p + i / kVecs, i % kVecs);
-    }
-  };
-  for (; p + kOneRowPanels <= job.panel_end; p += kOneRowPanels) {
-    place(kOneRowPanels);
-    float_tile<Load, MultiplyF32, 1, kOneRowVecs>(tile);
-  }
-  for (; p < job.panel_end; ++p) {
-    place(1);
-    float_tile<Load, MultiplyF32, 1, kVecs>(tile);
+/// Vectors [first, first + count) of panels that begin at `base`; those that the job lacks repeat the first one and
+/// are not written.
+HWY_INLINE void place(const MatmulJob& job, std::int64_t p, int panels, int first, int count,
+                      const std::byte* base, std::size_t panel_stride, std::size_t vec_stride,
+                      FloatTile* tile) {
+  for (int t = 0; t < count; ++t) {
+    const int i = (first + t) / kVecs, v = (first + t) % kVecs;
+    const bool exists = i < panels;
+    tile->weights[t] = base + (exists ? static_cast<std::size_t>(i) * panel_stride : 0) +
+                       static_cast<std::size_t>(v) * vec_stride;
+    tile->output[t] = exists ? output_vector(job, p + i, v) : OutputVector();
   }
 }
 
-// --- several rows, or formats that are decoded through memory -------------------------------------------------------
+// --- one row --------------------------------------------------------------------------------------------------------
+
+/// Straight from the packed matrix: f32, f16, and bf16 with an even number of columns.
+template <typename Load>
+HWY_NOINLINE void one_row_direct(const MatmulJob& job) {
+  FloatTile tile = first_tile(job, job.row_begin);
+  tile.steps = job.weights.cols;
+  for (std::int64_t p = job.panel_begin; p < job.panel_end; p += kOneRowPanels) {
+    const int panels = static_cast<int>(std::min<std::int64_t>(kOneRowPanels, job.panel_end - p));
+    place(job, p, panels, 0, kOneRowVecs, job.weights.panel(p), job.weights.panel_bytes, Load::kStep / kVecs,
+          &tile);
+    float_tile<Load, MultiplyF32, 1, kOneRowVecs>(tile);
+  }
+}
+
+/// Through L1, a few columns of several panels at a time.
+template <DType kType>
+HWY_NOINLINE void one_row_decoded(const MatmulJob& job) {
+  constexpr std::int64_t kCols = 64;
+  constexpr std::size_t kPanelBytes = kCols * kPanelRows * sizeof(float);
+  static_assert(kOneRowPanels * kPanelBytes <= kDecodeScratch && kOneRowPanels <= kGroupPanels);
+  const std::int64_t cols = job.weights.cols;
+  FloatTile tile = first_tile(job, job.row_begin);
+  const std::byte* const x = tile.x;
+  tile.sums = reinterpret_cast<float*>(job.scratch.data() + kDecodeScratch);
+  for (std::int64_t p = job.panel_begin; p < job.panel_end; p += kOneRowPanels) {
+    const int panels = static_cast<int>(std::min<std::int64_t>(kOneRowPanels, job.panel_end - p));
+    place(job, p, panels, 0, kOneRowVecs, job.scratch.data(), kPanelBytes, kVecBytes, &tile);
+    for (std::int64_t c = 0; c < cols; c += kCols) {
+      const std::int64_t c_end = std::min(c + kCols, cols);
+      for (int i = 0; i < panels; ++i) {
+        decode_chunk<kType>(
+            job.weights.panel(p + i), c, c_end,
+            reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelBytes));
+      }
+      tile.x = x + c * static_cast<std::int64_t>(sizeof(float));
+      tile.steps = c_end - c;
+      tile.first = c == 0;
+      tile.last = c_end == cols;
+      float_tile<LoadPlain, MultiplyF32, 1, kOneRowVecs>(tile);
+    }
+  }
+}
+
+// --- several rows ---------------------------------------------------------------------------------------------------
+
+/// Panels [p, p + panels), columns [c, c + tile.steps) times `rows` rows.
+template <DType kType>
+void chunk_of_columns(const MatmulJob& job, FloatTile tile, std::int64_t p, int panels, std::int64_t c,
+                      std::int64_t rows) {
+  const std::byte* base = job.weights.panel(p) + c * 64;  // f32 lies as it is wanted
+  std::size_t panel_stride = job.weights.panel_bytes;
+  if constexpr (kType != DType::f32) {
+    base = job.scratch.data();
+    panel_stride = kPanelChunk;
+    for (int i = 0; i < panels; ++i) {
+      decode_chunk<kType>(
+          job.weights.panel(p + i), c, c + tile.steps,
+          reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelChunk));
+    }
+  }
+  float* const sums = tile.sums;
+  for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
+    place(job, p, panels, first, kFloatVecs, base, panel_stride, kVecBytes, &tile);
+    tile.sums = sums + first * kLanes;
+    float_tiles<LoadPlain, MultiplyF32>(tile, rows);
+  }
+}
 
 template <DType kType>
 HWY_NOINLINE void chunked(const MatmulJob& job) {
   const std::int64_t cols = job.weights.cols;
-  const std::int64_t step = kMaxBlockRows;
-  std::byte* const decode_scratch = job.scratch.data();
-  auto* const sums = reinterpret_cast<float*>(job.scratch.data() + kPanels * kPanelChunk);
-  constexpr std::int64_t kSumsStride = kGroup * kPanelRows;
-  for (std::int64_t r = job.row_begin; r < job.row_end; r += step) {
-    const std::int64_t rows = std::min(step, job.row_end - r);
-    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroup) {
-      const std::int64_t g_end = std::min<std::int64_t>(g + kGroup, job.panel_end);
+  const std::int64_t block_rows = even_part(job.row_end - job.row_begin, kMaxBlockRows);
+  auto* const sums = reinterpret_cast<float*>(job.scratch.data() + kDecodeScratch);
+  for (std::int64_t r = job.row_begin; r < job.row_end; r += block_rows) {
+    const std::int64_t rows = std::min(block_rows, job.row_end - r);
+    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroupPanels) {
+      const std::int64_t g_end = std::min<std::int64_t>(g + kGroupPanels, job.panel_end);
       for (std::int64_t c = 0; c < cols; c += kChunk) {
-        const std::int64_t c_end = std::min(c + kChunk, cols);
+        FloatTile tile = first_tile(job, r);
+        tile.x += c * static_cast<std::int64_t>(sizeof(float));
+        tile.steps = std::min(kChunk, cols - c);
+        tile.first = c == 0;
+        tile.last = c + tile.steps == cols;
         for (std::int64_t p = g; p < g_end; p += kPanels) {
-          const int panels = static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p));
-          const std::byte* w[kPanels];
-          for (int i = 0; i < panels; ++i) {
-            w[i] = decoded<kType>(job.weights.panel(p + i), c, c_end, decode_scratch + i * kPanelChunk);
-          }
-          FloatTile tile = first_tile(job, r);
-          tile.x += static_cast<std::size_t>(c) * sizeof(float);
-          tile.steps = c_end - c;
-          tile.first = c == 0;
-          tile.last = c_end == cols;
-          tile.sums_stride = kSumsStride;
-          const int vecs = panels * kVecs;
-          for (int first = 0; first < vecs; first += kFloatVecs) {
-            const int count = std::min(kFloatVecs, vecs - first);
-            for (int t = 0; t < count; ++t) {
-              const int i = (first + t) / kVecs, v = (first + t) % kVecs;
-              tile.weights[t] = w[i] + v * kVecBytes;
-              tile.output[t] = output_vector(job, p + i, v);
-            }
-            tile.sums = sums + (p - g) * kPanelRows + first * kLanes;
-            float_tiles<LoadPlain, MultiplyF32>(tile, count, rows);
-          }
+          tile.sums = sums + (p - g) * kPanelRows;
+          chunk_of_columns<kType>(job, tile, p, static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p)),
+                                  c, rows);
         }
       }
     }
@@ -185,20 +214,22 @@ HWY_NOINLINE void chunked(const MatmulJob& job) {
 
 template <DType kType>
 void run(const MatmulJob& job) {
-  if (job.row_end - job.row_begin == 1) {
-    if constexpr (kType == DType::f32) return one_row_direct<LoadPlain>(job, job.row_begin);
-    if constexpr (kType == DType::f16) return one_row_direct<LoadF16>(job, job.row_begin);
-    if constexpr (kType == DType::bf16) {
-      if (job.weights.cols % 2 == 0) return one_row_direct<LoadBf16>(job, job.row_begin);
-    }
+  if (job.row_end - job.row_begin > 1) return chunked<kType>(job);
+  if constexpr (kType == DType::f32) {
+    one_row_direct<LoadPlain>(job);
+  } else if constexpr (kType == DType::f16) {
+    one_row_direct<LoadF16>(job);
+  } else if (kType == DType::bf16 && job.weights.cols % 2 == 0) {
+    one_row_direct<LoadBf16>(job);
+  } else {
+    one_row_decoded<kType>(job);
   }
-  chunked<kType>(job);
 }
 
 }  // namespace
 
 std::size_t float_scratch_bytes() {
-  return kPanels * kPanelChunk + kMaxBlockRows * kGroup * kPanelRows * sizeof(float);
+  return kDecodeScratch + kSumsScratch;
 }
 
 void matmul_float(const MatmulJob& job) {
@@ -228,47 +259,56 @@ void matmul_float(const MatmulJob& job) {
   }
 }
 
-/// b is packed chunk by chunk into the decode scratch, a is read as it lies.
+namespace {
+
+/// Rows [k, k + count) of b, columns [j, j + width), as panels; what b lacks is zero.
+void pack_b(const float* b, std::int64_t ldb, std::int64_t k, std::int64_t count, std::int64_t j,
+            std::int64_t width, std::byte* out) {
+  for (int i = 0; i < kPanels; ++i, out += kPanelChunk) {
+    const std::int64_t valid = std::clamp<std::int64_t>(width - i * kPanelRows, 0, kPanelRows);
+    for (std::int64_t q = 0; q < count && valid > 0; ++q) {
+      std::byte* row = out + q * 64;
+      std::memset(row, 0, 64);
+      std::memcpy(row, b + (k + q) * ldb + j + i * kPanelRows,
+                  static_cast<std::size_t>(valid) * sizeof(float));
+    }
+    if (valid == 0) std::memset(out, 0, static_cast<std::size_t>(count) * 64);
+  }
+}
+
+}  // namespace
+
+/// b is packed chunk by chunk; a is read as it lies.
 void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
            std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate, std::span<std::byte> scratch) {
-  auto* const packed = reinterpret_cast<float*>(scratch.data());
-  auto* const sums = reinterpret_cast<float*>(scratch.data() + kPanels * kPanelChunk);
+  auto* const sums = reinterpret_cast<float*>(scratch.data() + kDecodeScratch);
   constexpr std::int64_t kWidth = kPanels * kPanelRows;
-  for (std::int64_t r = 0; r < m; r += kMaxBlockRows) {
-    const std::int64_t rows = std::min(kMaxBlockRows, m - r);
+  const std::int64_t block_rows = even_part(m, kMaxBlockRows);
+  for (std::int64_t r = 0; r < m; r += block_rows) {
+    const std::int64_t rows = std::min(block_rows, m - r);
     for (std::int64_t j = 0; j < n; j += kWidth) {
       const std::int64_t width = std::min(kWidth, n - j);
       for (std::int64_t p = 0; p == 0 || p < k; p += kChunk) {
-        const std::int64_t p_end = std::min(p + kChunk, k);
-        for (std::int64_t q = p; q < p_end; ++q) {
-          for (int i = 0; i < kPanels; ++i) {
-            float* row = packed + i * (kPanelChunk / sizeof(float)) + (q - p) * kPanelRows;
-            const std::int64_t valid = std::clamp<std::int64_t>(width - i * kPanelRows, 0, kPanelRows);
-            std::memset(row, 0, kPanelRows * sizeof(float));
-            std::memcpy(row, b + q * ldb + j + i * kPanelRows,
-                        static_cast<std::size_t>(valid) * sizeof(float));
-          }
-        }
         FloatTile tile = {};
+        tile.steps = std::min(kChunk, k - p);
+        pack_b(b, ldb, p, tile.steps, j, width, scratch.data());
         tile.x = reinterpret_cast<const std::byte*>(a + r * lda + p);
         tile.x_stride = static_cast<std::size_t>(lda) * sizeof(float);
-        tile.steps = p_end - p;
         tile.out_offset = r * ldc;
         tile.out_stride = ldc;
         tile.accumulate = accumulate;
         tile.first = p == 0;
-        tile.last = p_end == k;
-        tile.sums_stride = kWidth;
+        tile.last = p + tile.steps >= k;
         for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
           for (int t = 0; t < kFloatVecs; ++t) {
             const int i = (first + t) / kVecs, v = (first + t) % kVecs;
             const std::int64_t column = i * kPanelRows + v * kLanes;
-            tile.weights[t] = reinterpret_cast<const std::byte*>(packed) + i * kPanelChunk + v * kVecBytes;
+            tile.weights[t] = scratch.data() + static_cast<std::size_t>(i) * kPanelChunk + v * kVecBytes;
             tile.output[t] = {c + j + column, nullptr,
                               static_cast<int>(std::clamp<std::int64_t>(width - column, 0, kLanes))};
           }
           tile.sums = sums + first * kLanes;
-          float_tiles<LoadPlain, MultiplyF32>(tile, kFloatVecs, rows);
+          float_tiles<LoadPlain, MultiplyF32>(tile, rows);
         }
       }
     }

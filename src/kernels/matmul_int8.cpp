@@ -46,7 +46,6 @@ struct Unpacked {
 };
 constexpr std::size_t kMaxUnpackedBytes = 1024 + 128 + 64;
 constexpr std::size_t kUnpackScratch = kTilePanels * kChunkBlocks * kMaxUnpackedBytes;
-constexpr std::size_t kSumsScratch = kMaxBlockRows * kTilePanels * kPanelRows * sizeof(float);
 
 // --- few rows -------------------------------------------------------------------------------------------------------
 
@@ -160,13 +159,14 @@ struct Tile {
   const std::byte* half_init = nullptr;  // likewise
   std::int64_t row = 0;
   std::int64_t blocks = 0;
-  float* sums = nullptr;  // [rows][kTileVecs][kLanes] between chunks
+  float* sums = nullptr;  // [rows][kSumsStride] between chunks, the tile's vectors side by side
   float unshift = 1.0f;   // 2^-code_shift
   bool first = false, last = false;
 };
 
-template <CodeKind kKind, int kRows, int kCols>
+template <CodeKind kKind, int kRows>
 HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
+  constexpr int kCols = kTileVecs;
   using In = Unpacked<kKind>;
   VF acc[kRows][kCols];
   const std::byte* w[kCols];
@@ -174,7 +174,7 @@ HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
   const std::byte* half_init[kRows];
   unroll<kRows>([&](auto r) LITHE_SIMD {
     unroll<kCols>([&](auto t) LITHE_SIMD {
-      acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, tile.sums + (r * kTileVecs + t) * kLanes);
+      acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, tile.sums + r * kSumsStride + t * kLanes);
     });
     x[r] = opaque(tile.x + r * job.x.row_bytes);
     if constexpr (kKind.halves == 2) half_init[r] = opaque(tile.half_init + r * job.x.row_bytes);
@@ -220,7 +220,7 @@ HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
   if (!tile.last) {
     unroll<kRows>([&](auto r) LITHE_SIMD {
       unroll<kCols>([&](auto t)
-                        LITHE_SIMD { hn::StoreU(acc[r][t], df, tile.sums + (r * kTileVecs + t) * kLanes); });
+                        LITHE_SIMD { hn::StoreU(acc[r][t], df, tile.sums + r * kSumsStride + t * kLanes); });
     });
     return;
   }
@@ -235,68 +235,93 @@ HWY_NOINLINE void tile_kernel(const MatmulJob& job, const Tile& tile) {
 
 using TileKernel = void (*)(const MatmulJob&, const Tile&);
 
-template <CodeKind kKind, int kCols, std::size_t... kRow>
+template <CodeKind kKind, std::size_t... kRow>
 constexpr std::array<TileKernel, sizeof...(kRow)> tile_kernels(std::index_sequence<kRow...>) {
-  return {&tile_kernel<kKind, static_cast<int>(kRow) + 1, kCols>...};
+  return {&tile_kernel<kKind, static_cast<int>(kRow) + 1>...};
 }
 
-/// All rows of [begin, end) against the unpacked chunk, in tiles of nearly equal height.
-template <CodeKind kKind>
-void run_tiles(const MatmulJob& job, Tile tile, int cols, std::int64_t begin, std::int64_t end,
-               std::int64_t chunk) {
-  static constexpr auto kAll = tile_kernels<kKind, kTileVecs>(std::make_index_sequence<kTileRows>());
-  const TileKernel* kernels = kAll.data();
-  if constexpr (kVecs == 1) {  // an odd number of panels leaves a single vector
-    static constexpr auto kOne = tile_kernels<kKind, 1>(std::make_index_sequence<kTileRows>());
-    if (cols == 1) kernels = kOne.data();
+/// Memory that will be unpacked next, fetched into L2 a piece at a time while tiles are computed.
+struct Ahead {
+  const std::byte* at = nullptr;
+  std::size_t bytes = 0;
+  HWY_INLINE void fetch(std::int64_t pieces) {
+    const std::size_t piece =
+        std::min(bytes, (bytes / static_cast<std::size_t>(pieces) + 64) & ~std::size_t{63});
+    for (std::size_t i = 0; i < piece; i += 64) __builtin_prefetch(at + i, 0, 2);
+    at += piece;
+    bytes -= piece;
   }
+};
+
+/// Rows [begin, end) against the unpacked chunk, in tiles of nearly equal height.
+template <CodeKind kKind>
+void run_tiles(const MatmulJob& job, Tile tile, std::int64_t begin, std::int64_t end, std::int64_t chunk,
+               Ahead (&ahead)[kTilePanels]) {
+  static constexpr auto kKernels = tile_kernels<kKind>(std::make_index_sequence<kTileRows>());
   const std::int64_t rows = end - begin, tiles = (rows + kTileRows - 1) / kTileRows;
-  float* const sums = tile.sums;
   for (std::int64_t i = 0, r = begin; i < tiles; ++i) {
     const std::int64_t height = rows / tiles + (i < rows % tiles ? 1 : 0);
+    for (Ahead& a : ahead) a.fetch(tiles - i);
     const std::byte* x = job.x.data + static_cast<std::size_t>(r) * job.x.row_bytes;
     tile.row = r;
     tile.x = x + static_cast<std::size_t>(chunk) * kInt8BlockBytes;
     tile.half_init = x + half_init_offset(job.weights.cols) + static_cast<std::size_t>(chunk) * 8;
-    tile.sums = sums + (r - begin) * kTileVecs * kLanes;
-    kernels[height - 1](job, tile);
+    kKernels[static_cast<std::size_t>(height - 1)](job, tile);
+    tile.sums += height * kSumsStride;
     r += height;
+  }
+}
+
+/// Panels [p, p + panels) times rows [begin, end), columns of blocks [c, c + tile.blocks).
+template <DType kType>
+void tiled_chunk(const MatmulJob& job, Tile tile, std::int64_t p, int panels, std::int64_t begin,
+                 std::int64_t end, std::int64_t c) {
+  constexpr CodeKind kKind = kCodeKind<kType>;
+  constexpr PackedLayout kLayout = packed_layout(kType);
+  constexpr std::size_t kPanelBytes = kChunkBlocks * Unpacked<kKind>::kBytes;
+  std::byte* const unpacked = job.scratch.data();
+  Ahead ahead[kTilePanels];
+  const std::int64_t c_end = c + tile.blocks;
+  for (int i = 0; i < panels; ++i) {
+    unpack_chunk<kType>(job.weights.panel(p + i), c, c_end, unpacked + i * kPanelBytes);
+    if (p + kTilePanels + i < job.panel_end) {
+      ahead[i] = {job.weights.panel(p + kTilePanels + i) + kLayout.body_at(c),
+                  kLayout.body_at(c_end - 1) - kLayout.body_at(c)};
+    }
+  }
+  for (int first = 0; first < kTilePanels * kVecs; first += kTileVecs) {
+    for (int t = 0; t < kTileVecs; ++t) {
+      const int i = (first + t) / kVecs, v = (first + t) % kVecs;
+      const bool exists = i < panels;  // an odd last panel is computed twice and written once
+      tile.weights[t] = unpacked + (exists ? i : 0) * kPanelBytes + v * kVecBytes;
+      tile.output[t] = exists ? output_vector(job, p + i, v) : OutputVector();
+    }
+    Tile part = tile;
+    part.sums += first * kLanes;
+    run_tiles<tile_kind(kKind)>(job, part, begin, end, c, ahead);
   }
 }
 
 template <DType kType>
 HWY_NOINLINE void tiled(const MatmulJob& job) {
-  constexpr CodeKind kKind = kCodeKind<kType>;
-  constexpr std::size_t kPanelBytes = kChunkBlocks * Unpacked<kKind>::kBytes;
   const std::int64_t blocks = job.weights.cols / kBlockCols;
-  const std::int64_t chunks = (blocks + kChunkBlocks - 1) / kChunkBlocks;
-  const std::int64_t chunk_blocks = (blocks + chunks - 1) / chunks;
-  const std::int64_t step = block_rows(job.x.row_bytes);
-  std::byte* const unpacked = job.scratch.data();
+  const std::int64_t chunk = even_part(blocks, kChunkBlocks);
+  const std::int64_t block_rows = even_part(job.row_end - job.row_begin, kMaxBlockRows);
   auto* const sums = reinterpret_cast<float*>(job.scratch.data() + kUnpackScratch);
-  for (std::int64_t r = job.row_begin; r < job.row_end; r += step) {
-    const std::int64_t r_end = std::min(r + step, job.row_end);
-    for (std::int64_t p = job.panel_begin; p < job.panel_end; p += kTilePanels) {
-      const int panels = static_cast<int>(std::min<std::int64_t>(kTilePanels, job.panel_end - p));
-      for (std::int64_t c = 0; c < blocks; c += chunk_blocks) {
-        Tile tile = {};
-        tile.unshift = 1.0f / (1 << kKind.shift);
-        tile.blocks = std::min(chunk_blocks, blocks - c);
+  Tile tile = {};
+  tile.unshift = 1.0f / (1 << kCodeKind<kType>.shift);
+  for (std::int64_t r = job.row_begin; r < job.row_end; r += block_rows) {
+    const std::int64_t r_end = std::min(r + block_rows, job.row_end);
+    for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroupPanels) {
+      const std::int64_t g_end = std::min<std::int64_t>(g + kGroupPanels, job.panel_end);
+      for (std::int64_t c = 0; c < blocks; c += chunk) {
+        tile.blocks = std::min(chunk, blocks - c);
         tile.first = c == 0;
         tile.last = c + tile.blocks == blocks;
-        for (int i = 0; i < panels; ++i) {
-          unpack_chunk<kType>(job.weights.panel(p + i), c, c + tile.blocks, unpacked + i * kPanelBytes);
-        }
-        const int vecs = panels * kVecs;
-        for (int first = 0; first < vecs; first += kTileVecs) {
-          const int cols = std::min(kTileVecs, vecs - first);
-          for (int t = 0; t < cols; ++t) {
-            const int i = (first + t) / kVecs, v = (first + t) % kVecs;
-            tile.weights[t] = unpacked + i * kPanelBytes + v * kVecBytes;
-            tile.output[t] = output_vector(job, p + i, v);
-          }
-          tile.sums = sums + first * kMaxBlockRows * kLanes;
-          run_tiles<tile_kind(kKind)>(job, tile, cols, r, r_end, c);
+        for (std::int64_t p = g; p < g_end; p += kTilePanels) {
+          tile.sums = sums + (p - g) * kPanelRows;
+          tiled_chunk<kType>(job, tile, p, static_cast<int>(std::min<std::int64_t>(kTilePanels, g_end - p)),
+                             r, r_end, c);
         }
       }
     }
