@@ -1,0 +1,15 @@
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\n${out}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE "${WORK}/prefix" "${WORK}/embed")
+run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${WORK}/prefix")
+run(${CMAKE_COMMAND} -S "${SOURCE}/examples/embed" -B "${WORK}/embed" -G Ninja "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+    "-DCMAKE_CXX_COMPILER=${CXX}")
+run(${CMAKE_COMMAND} --build "${WORK}/embed")
+run("${PYTHON}" -B -c "import tiny_gguf; tiny_gguf.random_model('${WORK}/tiny.gguf')")
+run("${WORK}/embed/embed" "${WORK}/tiny.gguf" "a")
+run("${WORK}/prefix/bin/lithe" --version)
