@@ -7,7 +7,10 @@
 namespace lithe::layers {
 
 ExecContext::ExecContext(ThreadPool& pool, const kernels::KernelTable& kernels)
-    : pool_(&pool), kernels_(&kernels), worker_scratch_(static_cast<std::size_t>(pool.size())) {
+    : pool_(&pool),
+      kernels_(&kernels),
+      shares_(pool.size()),
+      worker_scratch_(static_cast<std::size_t>(pool.size())) {
   reserve_worker_scratch(std::size_t{256} << 10);
 }
 

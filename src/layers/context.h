@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "layers/memory.h"
+#include "layers/shares.h"
 
 namespace lithe::layers {
 
@@ -47,6 +48,9 @@ class ExecContext {
     return {buffer.data(), buffer.size()};
   }
 
+  /// Hands out the units of the next region; see WorkShares::deal().
+  WorkShares& shares() { return shares_; }
+
   Observer* observer() const { return observer_; }  // null: nobody looks
   void set_observer(Observer* observer) { observer_ = observer; }
 
@@ -60,6 +64,7 @@ class ExecContext {
   ThreadPool* pool_;
   const kernels::KernelTable* kernels_;
   ScratchArena arena_;
+  WorkShares shares_;
   std::vector<PageBuffer> worker_scratch_;  // [threads]
   std::size_t worker_bytes_ = 0;
   Observer* observer_ = nullptr;

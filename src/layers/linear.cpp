@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "layers/shares.h"
 
 namespace lithe::layers {
 namespace {
@@ -22,14 +23,13 @@ constexpr std::size_t kMaxGroup = 4;
 constexpr std::int64_t kSerialPrepareRows = 2;
 // Rows a worker makes ready at a time.
 constexpr std::int64_t kPrepareRows = 8;
-// Activations of one task: they stay in a core's second-level cache while panels of weights stream by.
-constexpr std::size_t kTaskActivationBytes = std::size_t{512} << 10;
-constexpr std::int64_t kMinTaskRows = 48;
-// Tasks per worker: enough to even out a core that is held up, few enough that handing them out costs
-// nothing.
-constexpr std::int64_t kTasksPerWorker = 4;
-// Kernels take panels in pairs.
-constexpr std::int64_t kPanelUnit = 2;
+// Activations of one row block: they stay in a core's second-level cache while panels of weights stream by.
+constexpr std::size_t kBlockActivationBytes = std::size_t{512} << 10;
+constexpr std::int64_t kLeastBlockRows = 48;
+// Products of one task, so that an epilogue finds them in the second-level cache.
+constexpr std::int64_t kTaskOutputBytes = std::int64_t{256} << 10;
+// Kernels take panels in pairs: the unit of work.
+constexpr std::int64_t kUnitPanels = 2;
 
 // The input in each arithmetic that some matrix of the group wants.
 struct PreparedInput {
@@ -93,27 +93,24 @@ PreparedInput prepare(ExecContext& context, const LinearInput& input, std::span<
   return prepared;
 }
 
-// How a group is cut: row blocks by ranges of panels. The cut never changes a bit of the result.
+// How a group is cut: row blocks by pairs of panels. The cut never changes a bit of the result.
 struct Cut {
   std::int64_t row_block = 0, row_blocks = 0;
-  std::int64_t panels = 0, panel_chunks = 0;  // of all matrices in line, or of each side by side
+  std::int64_t panels = 0, columns = 0;  // panels and units of all matrices in line, or of each side by side
+  std::int64_t most = 0;                 // units a task
 
-  std::int64_t tasks() const { return row_blocks * panel_chunks; }
-  std::int64_t chunk_begin(std::int64_t chunk) const {
-    return chunk == panel_chunks ? panels : panels * chunk / panel_chunks / kPanelUnit * kPanelUnit;
-  }
+  std::int64_t units() const { return row_blocks * columns; }
 };
 
-Cut choose_cut(std::int64_t rows, std::int64_t panels, std::size_t row_bytes, int threads) {
+Cut choose_cut(std::int64_t rows, std::int64_t panels, std::size_t row_bytes, std::int64_t outputs) {
   Cut cut;
   cut.panels = panels;
-  const auto fitting = static_cast<std::int64_t>(kTaskActivationBytes / std::max<std::size_t>(row_bytes, 1));
-  const std::int64_t most = std::max(fitting, kMinTaskRows);
-  cut.row_blocks = ceil_div(rows, most);
+  cut.columns = ceil_div(panels, kUnitPanels);
+  const auto fitting = static_cast<std::int64_t>(kBlockActivationBytes / std::max<std::size_t>(row_bytes, 1));
+  cut.row_blocks = ceil_div(rows, std::max(fitting, kLeastBlockRows));
   cut.row_block = ceil_div(rows, cut.row_blocks);
-  const std::int64_t wanted =
-      ceil_div<std::int64_t>(threads == 1 ? 1 : threads * kTasksPerWorker, cut.row_blocks);
-  cut.panel_chunks = std::clamp<std::int64_t>(wanted, 1, ceil_div(panels, kPanelUnit));
+  cut.most =
+      kTaskOutputBytes / (cut.row_block * kUnitPanels * kPanelRows * outputs * std::int64_t{sizeof(float)});
   return cut;
 }
 
@@ -180,7 +177,7 @@ void multiply(ExecContext& context, const LinearInput& input, std::span<const Pr
   const PreparedInput prepared = prepare(context, input, products);
   context.reserve_worker_scratch(table.matmul_scratch_bytes());
   const Cut cut = choose_cut(input.rows, panels, prepared.form(products[0].linear->arithmetic()).row_bytes,
-                             context.threads());
+                             side_by_side ? std::ssize(products) : 1);
 
   const auto run_product = [&](const Product& product, std::int64_t row_begin, std::int64_t row_end,
                                std::int64_t panel_begin, std::int64_t panel_end, int worker) {
@@ -197,12 +194,9 @@ void multiply(ExecContext& context, const LinearInput& input, std::span<const Pr
                            .panel_end = panel_end,
                            .scratch = context.worker_scratch(worker)});
   };
-  context.pool().parallel_for(cut.tasks(), [&](std::int64_t task, int worker) {
-    const std::int64_t row_begin = task / cut.panel_chunks * cut.row_block;
+  // Panels [begin, end) of one row block.
+  const auto run_panels = [&](std::int64_t row_begin, std::int64_t begin, std::int64_t end, int worker) {
     const std::int64_t row_end = std::min(row_begin + cut.row_block, input.rows);
-    const std::int64_t begin = cut.chunk_begin(task % cut.panel_chunks);
-    const std::int64_t end = cut.chunk_begin(task % cut.panel_chunks + 1);
-    if (begin == end) return;
     if (side_by_side) {
       for (const Product& product : products) run_product(product, row_begin, row_end, begin, end, worker);
       (*epilogue)(row_begin, row_end, begin* kPanelRows,
@@ -215,6 +209,19 @@ void multiply(ExecContext& context, const LinearInput& input, std::span<const Pr
       const std::int64_t from = std::max(begin, first), to = std::min(end, first + count);
       if (from < to) run_product(product, row_begin, row_end, from - first, to - first, worker);
       first += count;
+    }
+  };
+  WorkShares& shares = context.shares();
+  shares.deal(cut.units(), cut.most);
+  context.pool().run([&](int worker) {
+    for (UnitRange units = shares.take(worker); !units.empty(); units = shares.take(worker)) {
+      while (!units.empty()) {
+        const std::int64_t block = units.begin / cut.columns;
+        const std::int64_t stop = std::min(units.end, (block + 1) * cut.columns);
+        run_panels(block * cut.row_block, (units.begin - block * cut.columns) * kUnitPanels,
+                   std::min((stop - block * cut.columns) * kUnitPanels, cut.panels), worker);
+        units.begin = stop;
+      }
     }
   });
 }

@@ -20,7 +20,7 @@ struct RopeSpec {
   double factor = 1.0;                                   // linear, llama3
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   std::int64_t original_context = 0;                     // llama3
-  std::vector<float> freq_divisors{};                      // [dim / 2] from rope_freqs.weight, or empty
+  std::vector<float> freq_divisors{};                    // [dim / 2] from rope_freqs.weight, or empty
 };
 
 /// Radians a position for each pair, [dim / 2], scaling included.

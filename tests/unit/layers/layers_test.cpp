@@ -1,6 +1,7 @@
 // Layers against plain loops in double.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -13,6 +14,7 @@
 #include "layers/memory.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
+#include "layers/shares.h"
 
 namespace lithe::layers {
 namespace {
@@ -250,6 +252,37 @@ TEST(RopeTest, Llama3ScalingStretchesLongWaves) {
   EXPECT_GT(kept, 20);
   EXPECT_GT(blended, 2);
   EXPECT_GT(stretched, 20);
+}
+
+// Every unit once, whoever takes it; alone, a worker walks its own stretch first.
+TEST(SharesTest, EveryUnitOnce) {
+  ThreadPool pool(3);
+  WorkShares shares(3);
+  std::int64_t units = 0;
+  for (const std::int64_t count : {0, 1, 2, 3, 7, 100, 4097}) {
+    for (const std::int64_t most : {1, 5, 1000}) {
+      std::vector<std::atomic<int>> taken(static_cast<std::size_t>(count));
+      shares.deal(count, most);
+      pool.run([&](int worker) {
+        for (UnitRange range = shares.take(worker); !range.empty(); range = shares.take(worker)) {
+          for (std::int64_t i = range.begin; i < range.end; ++i) ++taken[static_cast<std::size_t>(i)];
+        }
+      });
+      for (const auto& times : taken) EXPECT_EQ(times, 1);
+      units += count;
+    }
+  }
+  std::printf("[ counts ] %lld units\n", static_cast<long long>(units));
+  shares.deal(30, 4);
+  std::int64_t next = 10, all = 0;
+  for (UnitRange range = shares.take(1); !range.empty(); range = shares.take(1)) {
+    all += range.end - range.begin;
+    EXPECT_LE(range.end - range.begin, 4);
+    if (next == 20) continue;  // from here on others' units, from their ends
+    EXPECT_EQ(range.begin, next);
+    next = range.end;
+  }
+  EXPECT_EQ(all, 30);
 }
 
 TEST(MemoryTest, ScratchIsAlignedReusedAndKept) {
