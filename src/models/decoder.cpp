@@ -230,7 +230,8 @@ void Decoder::attend(Pass& pass, std::size_t index) {
                     .causal = pass.batch.mask == MaskKind::causal,
                     .window = shape.window,
                     .scale = shape.attention_scale,
-                    .soft_cap = shape.soft_cap});
+                    .soft_cap = shape.soft_cap,
+                    .f32_arithmetic = layer.attn_out.arithmetic() == kernels::Arithmetic::f32});
   }
   layers::attention(context_, attention_, jobs);
   const std::array output{Product{&layer.attn_out, pass.x, spec_.hidden, true}};
