@@ -10,4 +10,6 @@
 #if defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_SSE4
 #define HWY_DISABLED_TARGETS (HWY_SCALAR | HWY_EMU128 | HWY_SSSE3 | HWY_AVX3_DL)
+#elif defined(__aarch64__)
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
