@@ -17,14 +17,20 @@ std::uint32_t point_at(std::string_view text, std::size_t at) {
   return utf8_decode(text.data() + at, utf8_length(static_cast<std::uint8_t>(text[at])));
 }
 
-/// \w of a Unicode regular expression: letters, marks, decimal digits and letter numbers, connectors,
-/// joiners.
+/// \w of a Unicode regular expression: what is alphabetic (letters, letter numbers, enclosed letters), marks,
+/// decimal digits, connectors, joiners.
 bool is_word(std::uint32_t point) {
   const UnicodeTable& table = UnicodeTable::get();
   if (table.kind(point) & (kLetter | kMark)) return true;
+  const auto between = [point](std::uint32_t first, std::uint32_t last) {
+    return first <= point && point <= last;
+  };
+  if (between(0x24B6, 0x24E9) || between(0x1F130, 0x1F149) || between(0x1F150, 0x1F169) ||
+      between(0x1F170, 0x1F189) || between(0x200C, 0x200D)) {
+    return true;
+  }
   const Category category = table.category(point);
-  return category == Category::Nd || category == Category::Nl || category == Category::Pc ||
-         point == 0x200C || point == 0x200D;
+  return category == Category::Nd || category == Category::Nl || category == Category::Pc;
 }
 
 }  // namespace
@@ -68,8 +74,9 @@ bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::si
   return !word_before && !word_after;
 }
 
-AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t from, Scope& scope) const {
-  const Match none{text.size(), text.size(), kNoToken};
+AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t from, std::size_t plain,
+                                     Scope& scope) const {
+  const Match none{text.size(), text.size(), text.size(), kNoToken};
   if (nodes_.empty()) return none;
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     std::int32_t node = roots_[static_cast<std::uint8_t>(text[begin])];
@@ -94,7 +101,7 @@ AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t from, Sc
       ++end;
       const Node& here = nodes_[static_cast<std::size_t>(node)];
       if (here.id != kNoToken && (end <= trusted_end || !rules_.at(here.id).control))
-        best = {begin, end, here.id};
+        best = {begin, end, end, here.id};
       node = here.child;
       if (end == text.size()) break;
     }
@@ -106,9 +113,9 @@ AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t from, Sc
     }
     const UnicodeTable& table = UnicodeTable::get();
     if (rule.lstrip) {
-      while (best.begin > from) {
+      while (best.begin > plain) {
         const std::size_t before = previous_char(text, best.begin);
-        if (before < from || (table.kind(point_at(text, before)) & kSpace) == 0) break;
+        if (before < plain || (table.kind(point_at(text, before)) & kSpace) == 0) break;
         best.begin = before;
       }
     }

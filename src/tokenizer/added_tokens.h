@@ -19,6 +19,7 @@ class AddedTokens {
 
   struct Match {
     std::size_t begin, end;  // with the white space that lstrip and rstrip take
+    std::size_t resume;      // where the next search starts: the end without that white space
     TokenId id;              // kNoToken: none up to the end of the text
   };
   /// Where to look, beside the text: control tokens at all, and what a user wrote (ascending, disjoint).
@@ -27,10 +28,10 @@ class AddedTokens {
     std::span<const ByteRange> untrusted;
   };
 
-  /// The first match at or after `from`; of those at one place the longest, as Hugging Face's
-  /// leftmost-longest. `scope.untrusted` shrinks to what lies ahead, so that a text is walked once. Valid
-  /// UTF-8 only.
-  Match find(std::string_view text, std::size_t from, Scope& scope) const;
+  /// The first match at or after `from`; of those at one place the longest. lstrip reaches back to `plain`,
+  /// where the text before begins. As Hugging Face does it, to the letter: an added token of white space is
+  /// found in what rstrip took as well. `scope.untrusted` shrinks to what lies ahead. Valid UTF-8 only.
+  Match find(std::string_view text, std::size_t from, std::size_t plain, Scope& scope) const;
 
  private:
   static constexpr std::size_t kLongest = 1024;  // bounds the work per byte of text

@@ -2,10 +2,10 @@
 //
 // Chinese comes as long words (no blanks), three bytes a character; most merges only rebuild characters.
 // Starting from whole characters leaves a third of the symbols. It is exact for a character C if
-//   1. nothing takes a part of C away before C is complete: every merge that joins a neighbour to a part of C
-//      which arises while C is built has a higher rank (is worse) than those C still needs at that moment; and
-//   2. nothing built from a complete C would have been done before C is complete: every merge with a part that
-//      holds a complete C has a higher rank than all merges that build C.
+//   1. nothing takes a part of C away before C is complete: every merge that joins a neighbour to a part of
+//      C which arises while C is built has a higher rank (is worse) than those C still needs then; and
+//   2. nothing built from a complete C would have been done before C is complete: every merge with a part
+//      that holds a complete C has a higher rank than all merges that build C.
 // Then byte-pair encoding, which takes the lowest rank first, completes C undisturbed before any merge that
 // touches it, and the order of the remaining merges is the same. Both are read off the list of merges once,
 // when it is loaded; what a neighbour may do depends on whether it is ASCII, so each character has four

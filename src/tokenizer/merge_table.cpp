@@ -4,6 +4,8 @@
 #include <bit>
 #include <string>
 
+#include "base/text.h"
+
 namespace lithe::tokenizer {
 namespace {
 
@@ -46,7 +48,7 @@ Status MergeTable::resolve(std::span<const std::string_view> merges, const Token
       const std::string_view merge = merges[first + i];
       const std::size_t blank = merge.find(' ', 1);
       if (blank == std::string_view::npos || blank + 1 == merge.size()) {
-        return corrupt("merge {} ({}) is not two parts with a space between", first + i, quoted(merge));
+        return corrupt("merge {} ({}) is not two parts with a space between", first + i, in_quotes(merge));
       }
       Sought& sought = batch[i] = {};
       sought.left_written = merge.substr(0, blank);
@@ -82,10 +84,10 @@ Status MergeTable::resolve(std::span<const std::string_view> merges, const Token
       if (left == kNoToken || right == kNoToken || both == kNoToken) {
         const std::string whole = std::string(sought.left_written).append(sought.right_written);
         return corrupt("merge {} ({}) names a token that the vocabulary lacks: {}", first + i,
-                       quoted(merges[first + i]),
-                       quoted(left == kNoToken    ? sought.left_written
-                              : right == kNoToken ? sought.right_written
-                                                  : whole));
+                       in_quotes(merges[first + i]),
+                       in_quotes(left == kNoToken    ? sought.left_written
+                                 : right == kNoToken ? sought.right_written
+                                                     : whole));
       }
       pairs_.push_back({left, right});
       joined_.push_back(both);
@@ -109,7 +111,8 @@ Status MergeTable::index(const TokenTable& tokens) {
     while (slots_[at] != kEmpty && slots_[at] >> kRankBits != key) {
       if (++probes > kMaxProbes) {
         return corrupt("merge {} ({} {}) collides with too many others", rank,
-                       quoted(tokens.written(pairs_[rank].left)), quoted(tokens.written(pairs_[rank].right)));
+                       in_quotes(tokens.written(pairs_[rank].left)),
+                       in_quotes(tokens.written(pairs_[rank].right)));
       }
       at = (at + 1) & mask_;
     }

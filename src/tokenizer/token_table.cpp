@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "base/text.h"
 #include "tokenizer/unicode.h"
 
 namespace lithe::tokenizer {
@@ -74,14 +75,6 @@ std::string alphabet_character(std::uint8_t byte) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShown = 40;
-  std::string out = "\"";
-  const std::size_t shown = valid_utf8_prefix(text.substr(0, kShown));
-  for (const char c : text.substr(0, shown)) out.push_back(static_cast<std::uint8_t>(c) < 0x20 ? '?' : c);
-  return out + (shown < text.size() ? "...\"" : "\"");
-}
-
 Result<TokenTable> TokenTable::create(const VocabSpec& spec) {
   const std::size_t count = spec.tokens.size();
   if (count == 0) return corrupt("the vocabulary has no tokens");
@@ -127,7 +120,7 @@ Status TokenTable::add_bytes(std::vector<std::uint64_t>& hashes) {
     std::uint64_t hash = kNoHash;
     if (types_[i] == TokenType::byte) {
       const int byte = byte_of_token(token);
-      if (byte < 0) return corrupt("token {} ({}) is a byte token but not <0xHH>", i, quoted(token));
+      if (byte < 0) return corrupt("token {} ({}) is a byte token but not <0xHH>", i, in_quotes(token));
       bytes_.push_back(static_cast<char>(byte));
     } else if (types_[i] == TokenType::normal && decode_alphabet(token, bytes_)) {
       const std::string_view bytes = std::string_view(bytes_).substr(begin);
@@ -156,7 +149,7 @@ Status TokenTable::index(const std::vector<std::uint64_t>& hashes) {
     while (slots_[at].id != kNoToken &&
            !(slots_[at].tag == tag_of(hash) && bytes(slots_[at].id) == bytes(id))) {
       if (++probes > kMaxProbes)
-        return corrupt("token {} ({}) collides with too many others", i, quoted(written(id)));
+        return corrupt("token {} ({}) collides with too many others", i, in_quotes(written(id)));
       at = (at + 1) & mask_;
     }
     slots_[at] = {tag_of(hash), id};

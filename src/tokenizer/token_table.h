@@ -29,9 +29,6 @@ bool decode_alphabet(std::string_view written, std::string& out);
 /// The character of a byte, in UTF-8.
 std::string alphabet_character(std::uint8_t byte);
 
-/// For messages: in quotes, cut short, printable.
-std::string quoted(std::string_view text);
-
 class TokenTable {
  public:
   /// Copies. Tolerated as llama.cpp does: empty tokens (never produced, decode to nothing) and duplicates

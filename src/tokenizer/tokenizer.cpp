@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"
@@ -63,10 +64,11 @@ Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
   if (spec.model != "gpt2") {
-    return unsupported("tokenizer model {}: known is gpt2 (byte-level BPE)", quoted(spec.model));
+    return unsupported("tokenizer model {}: known is gpt2 (byte-level BPE)", in_quotes(spec.model));
   }
   const PreTokenizerRow* row = find_pre_tokenizer(spec.pre);
-  if (row == nullptr) return unsupported("pre-tokenizer {}: known are {}", quoted(spec.pre), known_names());
+  if (row == nullptr)
+    return unsupported("pre-tokenizer {}: known are {}", in_quotes(spec.pre), known_names());
   LITHE_ASSIGN_OR_RETURN(TokenTable tokens, TokenTable::create(spec));
   LITHE_RETURN_IF_ERROR(check_id("BOS", spec.bos, tokens));
   LITHE_RETURN_IF_ERROR(check_id("EOS", spec.eos, tokens));
@@ -107,8 +109,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
   const bool add_bos = options.add_special && impl_->add_bos;
   if (add_bos) out.push_back(*impl_->bos);
   AddedTokens::Scope scope{options.parse_special, untrusted};
-  for (std::size_t at = 0; at < text.size();) {
-    const AddedTokens::Match match = impl_->added.find(text, at, scope);
+  for (std::size_t at = 0, from = 0;;) {
+    const AddedTokens::Match match = impl_->added.find(text, from, at, scope);
     if (match.begin > at)
       LITHE_RETURN_IF_ERROR(impl_->encode_plain(text.substr(at, match.begin - at), words, out));
     if (match.id == kNoToken) break;
@@ -116,6 +118,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
     const bool brings_bos = add_bos && out.size() == 1 && at == 0 && match.id == *impl_->bos;
     if (!brings_bos) out.push_back(match.id);
     at = match.end;
+    from = match.resume;
   }
   if (options.add_special && impl_->add_eos) out.push_back(*impl_->eos);
   return out;
