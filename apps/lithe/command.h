@@ -15,9 +15,11 @@ using Run = std::function<Status()>;
 Run add_bench(CLI::App& app);
 Run add_chat(CLI::App& app);
 Run add_convert(CLI::App& app);
+Run add_detokenize(CLI::App& app);
 Run add_eval(CLI::App& app);
 Run add_inspect(CLI::App& app);
 Run add_run(CLI::App& app);
 Run add_template(CLI::App& app);
+Run add_tokenize(CLI::App& app);
 
 }  // namespace lithe::app

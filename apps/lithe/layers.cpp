@@ -219,8 +219,8 @@ Status unknown_argument(const CLI::App& command, const std::string& argument) {
   if (argument.size() < 2 || argument[0] != '-') {
     return invalid("\"{}\" is one argument too many for `lithe {}`: {}", argument, command.get_name(), help);
   }
-  const std::string name =
-      argument.substr(argument.find_first_not_of('-'), argument.find('=') - argument.find_first_not_of('-'));
+  const std::size_t first = std::min(argument.find_first_not_of('-'), argument.size());  // "---" has no name
+  const std::string name = argument.substr(first, argument.find('=') - first);
   for (const PeerFlag& peer : kPeerFlags) {
     if (peer.name != name) continue;
     const std::string why = peer.why.empty() ? "" : fmt::format(" ({})", peer.why);

@@ -30,6 +30,8 @@ constexpr std::initializer_list<Command> kCommands = {
     {"convert", "Write a model file in another type", add_convert},
     {"inspect", "Show what is in a model file and what it needs", add_inspect},
     {"template", "Show a conversation as the model reads it", add_template},
+    {"tokenize", "Show the token ids of a text", add_tokenize},
+    {"detokenize", "Show the text of token ids", add_detokenize},
 };
 
 /// Flags that every command has.
@@ -66,8 +68,9 @@ LogLevel log_level(const std::string& name) {
 
 Status run_entry(const CLI::App& root, const Entry& entry) {
   LITHE_RETURN_IF_ERROR(apply_layers(root, *entry.app, entry.common->config));
-  if (const auto extras = entry.app->remaining(); !extras.empty())
-    return unknown_argument(*entry.app, extras.front());
+  for (const std::string& extra : entry.app->remaining()) {
+    if (extra != "--") return unknown_argument(*entry.app, extra);  // CLI11 counts the mark as left over, too
+  }
   set_log_level(log_level(entry.common->log_level));
   LITHE_RETURN_IF_ERROR(entry.run());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -1,0 +1,74 @@
+// lithe detokenize: the text of token ids.
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "command.h"
+#include "console.h"
+#include "vocabulary.h"
+
+namespace lithe::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using tokenizer::TokenId;
+
+struct DetokenizeFlags {
+  std::string model;
+  std::vector<std::string> ids;
+  bool no_special = false, json = false;
+};
+
+/// "1 2 3", "1,2,3", "[1, 2, 3]", {"ids": [1, 2, 3]}.
+Result<std::vector<TokenId>> parse_ids(std::string_view text) {
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  std::vector<TokenId> ids;
+  if (const auto json = Json::parse(text, nullptr, false); json.is_object() && json.contains("ids")) {
+    return parse_ids(json["ids"].dump());
+  }
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(kBetween);
+    if (begin == std::string_view::npos) return ids;
+    text.remove_prefix(begin);
+    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size())
+      return invalid("{} is not a token id", in_quotes(word));
+    ids.push_back(id);
+    text.remove_prefix(word.size());
+  }
+}
+
+Status run_detokenize(const DetokenizeFlags& flags) {
+  std::string written;
+  for (const std::string& id : flags.ids) written += id + " ";
+  if (flags.ids.empty()) {
+    LITHE_ASSIGN_OR_RETURN(written, read_input("-"));
+  }
+  LITHE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, parse_ids(written));
+  LITHE_ASSIGN_OR_RETURN(const auto tokenizer, load_tokenizer(flags.model));
+  LITHE_ASSIGN_OR_RETURN(const std::string text, tokenizer.decode(ids, !flags.no_special));
+  if (flags.json) {
+    const Json out = {{"text", text}};
+    return print(out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  // To a pipe or a file the exact bytes, so that tokenize | detokenize gives back what went in.
+  return print(stdout_is_terminal() ? text + "\n" : text);
+}
+
+}  // namespace
+
+Run add_detokenize(CLI::App& app) {
+  auto flags = std::make_shared<DetokenizeFlags>();
+  app.add_option("-m,--model", flags->model, "Model file (GGUF); a vocabulary alone is enough")
+      ->type_name("MODEL");
+  app.add_option("ids", flags->ids, "Token ids, apart or with commas; without any, stdin")->type_name("IDS");
+  app.add_flag("--no-special", flags->no_special, "Leave control tokens out");
+  app.add_flag("--json", flags->json, R"({"text": "..."})");
+  app.footer("Example: lithe detokenize -m model.gguf 19556 905");
+  return [flags] { return run_detokenize(*flags); };
+}
+
+}  // namespace lithe::app
