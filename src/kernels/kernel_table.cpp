@@ -16,7 +16,9 @@ constexpr std::array<std::string_view, kIsaCount> kIsaNames = {"reference", "por
 
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
 #if defined(__x86_64__)
-bool cpu_has_sse4() { return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"); }
+bool cpu_has_sse4() {
+  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+}
 bool cpu_has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
@@ -33,9 +35,12 @@ bool cpu_has_avx512() {
 std::optional<std::string_view> missing(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
-    case Isa::reference: return std::nullopt;
-    case Isa::portable: return cpu_has_sse4() ? std::nullopt : std::optional<std::string_view>("SSE4.2");
-    case Isa::avx2: return cpu_has_avx2() ? std::nullopt : std::optional<std::string_view>("AVX2, FMA, BMI2 or F16C");
+    case Isa::reference:
+      return std::nullopt;
+    case Isa::portable:
+      return cpu_has_sse4() ? std::nullopt : std::optional<std::string_view>("SSE4.2");
+    case Isa::avx2:
+      return cpu_has_avx2() ? std::nullopt : std::optional<std::string_view>("AVX2, FMA, BMI2 or F16C");
     case Isa::avx512:
       return cpu_has_avx512() ? std::nullopt
                               : std::optional<std::string_view>("AVX-512 (F, BW, DQ, VL, CD, VBMI) or VNNI");
@@ -49,14 +54,19 @@ std::optional<std::string_view> missing(Isa isa) {
 
 std::string_view table_name(const KernelTable& table) {
   switch (table.isa) {
-    case Isa::reference: return "reference";
+    case Isa::reference:
+      return "reference";
 #if defined(__x86_64__)
-    case Isa::portable: return "portable-sse4";
+    case Isa::portable:
+      return "portable-sse4";
 #else
-    case Isa::portable: return "portable-neon";
+    case Isa::portable:
+      return "portable-neon";
 #endif
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return table.runs_bf16 ? "avx512-vnni-bf16" : "avx512-vnni";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return table.runs_bf16 ? "avx512-vnni-bf16" : "avx512-vnni";
   }
   return "";
 }
@@ -103,8 +113,12 @@ Result<const KernelTable*> default_kernel_table() {
   return invalid("LITHE_ISA={}: write reference, portable, avx2 or avx512", *wish);
 }
 
-std::span<const Isa> available_isas() { return tables().available; }
+std::span<const Isa> available_isas() {
+  return tables().available;
+}
 
-std::string_view isa_name(Isa isa) { return kIsaNames[static_cast<std::size_t>(isa)]; }
+std::string_view isa_name(Isa isa) {
+  return kIsaNames[static_cast<std::size_t>(isa)];
+}
 
 }  // namespace lithe::kernels

@@ -45,7 +45,7 @@ struct MatmulJob {
 
 struct KernelTable {
   Isa isa = Isa::reference;
-  std::string_view name;  // "avx512-vnni-bf16"
+  std::string_view name;   // "avx512-vnni-bf16"
   bool runs_bf16 = false;  // bf16 weights with bf16 activations are legal here
   bool has_bf16 = false;   // ... and faster than with f32: the ones to choose
 

@@ -51,7 +51,9 @@ void prepare(Arithmetic arithmetic, const float* x, std::int64_t stride, std::in
   const std::size_t row_bytes = activation_row_bytes(arithmetic, cols);
   for (std::int64_t r = 0; r < rows; ++r, x += stride, out += row_bytes) {
     switch (arithmetic) {
-      case Arithmetic::f32: std::memcpy(out, x, static_cast<std::size_t>(cols) * sizeof(float)); break;
+      case Arithmetic::f32:
+        std::memcpy(out, x, static_cast<std::size_t>(cols) * sizeof(float));
+        break;
       case Arithmetic::bf16: {
         auto* values = reinterpret_cast<std::uint16_t*>(out);
         for (std::int64_t c = 0; c < cols; ++c) values[c] = f32_to_bf16(x[c]);
@@ -99,7 +101,9 @@ void decode_activations(const Activations& x, std::int64_t row, double* out) {
   }
 }
 
-std::size_t matmul_scratch_bytes() { return 0; }
+std::size_t matmul_scratch_bytes() {
+  return 0;
+}
 
 void matmul(const MatmulJob& job) {
   const std::int64_t cols = job.weights.cols;

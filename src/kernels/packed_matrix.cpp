@@ -17,9 +17,15 @@ std::uint16_t load_u16(const std::byte* p) {
   std::memcpy(&value, p, sizeof value);
   return value;
 }
-void store_u16(std::byte* p, std::uint16_t value) { std::memcpy(p, &value, sizeof value); }
-float load_f16(const std::byte* p) { return f16_to_f32(load_u16(p)); }
-int load_u8(const std::byte* p) { return std::to_integer<int>(*p); }
+void store_u16(std::byte* p, std::uint16_t value) {
+  std::memcpy(p, &value, sizeof value);
+}
+float load_f16(const std::byte* p) {
+  return f16_to_f32(load_u16(p));
+}
+int load_u8(const std::byte* p) {
+  return std::to_integer<int>(*p);
+}
 
 /// Six-bit scale and minimum `j` of the 12 bytes of Q4_K and Q5_K.
 void k_scale_min(const std::byte* s, int j, int* scale, int* min) {
@@ -38,9 +44,15 @@ void read_codes(DType dtype, const std::byte* p, int sub, U8* codes) {
     const int half = e / 16;  // the simple 4-bit formats keep e and e + 16 in one byte
     int code = 0;
     switch (dtype) {
-      case DType::q8_0: code = (load_u8(p + 2 + e) + 128) & 255; break;
-      case DType::q4_0: code = load_u8(p + 2 + e % 16) >> (4 * half) & 15; break;
-      case DType::q4_1: code = load_u8(p + 4 + e % 16) >> (4 * half) & 15; break;
+      case DType::q8_0:
+        code = (load_u8(p + 2 + e) + 128) & 255;
+        break;
+      case DType::q4_0:
+        code = load_u8(p + 2 + e % 16) >> (4 * half) & 15;
+        break;
+      case DType::q4_1:
+        code = load_u8(p + 4 + e % 16) >> (4 * half) & 15;
+        break;
       case DType::q5_0:
       case DType::q5_1: {
         const std::byte* qh = p + (dtype == DType::q5_0 ? 2 : 4);
@@ -51,7 +63,8 @@ void read_codes(DType dtype, const std::byte* p, int sub, U8* codes) {
         code = load_u8(p + 16 + sub / 2 * 32 + e) >> (4 * (sub % 2)) & 15;
         break;
       case DType::q5_k:
-        code = (load_u8(p + 48 + sub / 2 * 32 + e) >> (4 * (sub % 2)) & 15) | (load_u8(p + 16 + e) >> sub & 1) << 4;
+        code = (load_u8(p + 48 + sub / 2 * 32 + e) >> (4 * (sub % 2)) & 15) | (load_u8(p + 16 + e) >> sub & 1)
+                                                                                  << 4;
         break;
       case DType::q6_k: {
         const int half_block = sub / 4, quarter = sub % 4;  // 128 values share 64 low bytes and 32 high bytes
@@ -60,7 +73,8 @@ void read_codes(DType dtype, const std::byte* p, int sub, U8* codes) {
         code = low | high << 4;
         break;
       }
-      default: LITHE_CHECK(false);
+      default:
+        LITHE_CHECK(false);
     }
     codes[e] = static_cast<U8>(code);
   }
@@ -87,16 +101,23 @@ U8 read_body(const PackedLayout& layout, const std::byte* body, int r, int e) {
   if (layout.code_bits == 8) return static_cast<U8>(load_u8(body + quad * 64 + byte));
   int code = load_u8(body + quad % 4 * 64 + byte) >> (4 * (quad / 4)) & 15;
   if (layout.code_bits == 5) code |= (load_u8(body + 256 + byte) >> quad & 1) << 4;
-  if (layout.code_bits == 6) code |= (load_u8(body + 256 + quad / 4 * 64 + byte) >> (2 * (quad % 4)) & 3) << 4;
+  if (layout.code_bits == 6)
+    code |= (load_u8(body + 256 + quad / 4 * 64 + byte) >> (2 * (quad % 4)) & 3) << 4;
   return static_cast<U8>(code);
 }
 
 void pack_float_row(DType dtype, const std::byte* row, std::int64_t cols, int r, std::byte* panel) {
   for (std::int64_t c = 0; c < cols; ++c) {
     switch (dtype) {
-      case DType::f32: std::memcpy(panel + (c * kPanelRows + r) * 4, row + c * 4, 4); break;
-      case DType::f16: std::memcpy(panel + (c * kPanelRows + r) * 2, row + c * 2, 2); break;
-      default: std::memcpy(panel + ((c / 2 * kPanelRows + r) * 2 + c % 2) * 2, row + c * 2, 2); break;
+      case DType::f32:
+        std::memcpy(panel + (c * kPanelRows + r) * 4, row + c * 4, 4);
+        break;
+      case DType::f16:
+        std::memcpy(panel + (c * kPanelRows + r) * 2, row + c * 2, 2);
+        break;
+      default:
+        std::memcpy(panel + ((c / 2 * kPanelRows + r) * 2 + c % 2) * 2, row + c * 2, 2);
+        break;
     }
   }
 }
@@ -111,7 +132,9 @@ void pack_quantized_row(DType dtype, const std::byte* row, std::int64_t cols, in
     std::byte* const scales = panel + layout.header_at(b) + layout.scale_row(b) * 32 + r * 2;
     std::byte* const subscales = panel + layout.super_at(b);
     switch (layout.kind) {
-      case ScaleKind::simple: store_u16(scales, load_u16(source)); break;
+      case ScaleKind::simple:
+        store_u16(scales, load_u16(source));
+        break;
       case ScaleKind::with_min:
         store_u16(scales, load_u16(source));
         store_u16(scales + 32, load_u16(source + 2));
@@ -129,7 +152,8 @@ void pack_quantized_row(DType dtype, const std::byte* row, std::int64_t cols, in
         store_u16(scales, load_u16(source + 208));
         for (int h = 0; h < 2; ++h) subscales[(sub * 2 + h) * kPanelRows + r] = source[192 + sub * 2 + h];
         break;
-      case ScaleKind::none: break;
+      case ScaleKind::none:
+        break;
     }
     read_codes(dtype, source, sub, codes);
     write_body(layout, codes, r, panel + layout.body_at(b));
@@ -146,11 +170,16 @@ void unpack_quantized(DType dtype, const std::byte* panel, int r, std::int64_t c
     const int code = read_body(layout, panel + layout.body_at(b), r, e);
     const float d = load_f16(scales);
     switch (layout.kind) {
-      case ScaleKind::simple: out[c] = d * static_cast<float>(code - (128 >> layout.code_shift)); break;
-      case ScaleKind::with_min: out[c] = d * static_cast<float>(code) + load_f16(scales + 32); break;
+      case ScaleKind::simple:
+        out[c] = d * static_cast<float>(code - (128 >> layout.code_shift));
+        break;
+      case ScaleKind::with_min:
+        out[c] = d * static_cast<float>(code) + load_f16(scales + 32);
+        break;
       case ScaleKind::k_with_min: {
         const float scale = d * static_cast<float>(load_u8(subscales + sub * kPanelRows + r));
-        const float min = load_f16(scales + 32) * static_cast<float>(load_u8(subscales + 128 + sub * kPanelRows + r));
+        const float min =
+            load_f16(scales + 32) * static_cast<float>(load_u8(subscales + 128 + sub * kPanelRows + r));
         out[c] = scale * static_cast<float>(code) - min;
         break;
       }
@@ -159,7 +188,8 @@ void unpack_quantized(DType dtype, const std::byte* panel, int r, std::int64_t c
         out[c] = d * static_cast<float>(s) * static_cast<float>(code - 32);
         break;
       }
-      case ScaleKind::none: break;
+      case ScaleKind::none:
+        break;
     }
   }
 }
@@ -169,10 +199,14 @@ void unpack_quantized(DType dtype, const std::byte* panel, int r, std::int64_t c
 std::size_t packed_panel_bytes(DType dtype, std::int64_t cols) {
   const auto n = static_cast<std::size_t>(cols);
   switch (dtype) {
-    case DType::f32: return n * 64;
-    case DType::f16: return round_up(n * 32, kPanelAlign);
-    case DType::bf16: return ceil_div<std::size_t>(n, 2) * 64;
-    default: break;
+    case DType::f32:
+      return n * 64;
+    case DType::f16:
+      return round_up(n * 32, kPanelAlign);
+    case DType::bf16:
+      return ceil_div<std::size_t>(n, 2) * 64;
+    default:
+      break;
   }
   const PackedLayout layout = packed_layout(dtype);
   LITHE_CHECK(cols % (kBlockCols * layout.super_blocks) == 0);
@@ -200,9 +234,15 @@ void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* out) {
   const int r = static_cast<int>(row % kPanelRows);
   for (std::int64_t c = 0; c < matrix.cols && is_float(matrix.dtype); ++c) {
     switch (matrix.dtype) {
-      case DType::f32: std::memcpy(out + c, panel + (c * kPanelRows + r) * 4, 4); break;
-      case DType::f16: out[c] = load_f16(panel + (c * kPanelRows + r) * 2); break;
-      default: out[c] = bf16_to_f32(load_u16(panel + ((c / 2 * kPanelRows + r) * 2 + c % 2) * 2)); break;
+      case DType::f32:
+        std::memcpy(out + c, panel + (c * kPanelRows + r) * 4, 4);
+        break;
+      case DType::f16:
+        out[c] = load_f16(panel + (c * kPanelRows + r) * 2);
+        break;
+      default:
+        out[c] = bf16_to_f32(load_u16(panel + ((c / 2 * kPanelRows + r) * 2 + c % 2) * 2));
+        break;
     }
   }
   if (!is_float(matrix.dtype)) unpack_quantized(matrix.dtype, panel, r, matrix.cols, out);

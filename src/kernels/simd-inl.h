@@ -61,22 +61,27 @@ HWY_AFTER_NAMESPACE();
 
 #ifndef LITHE_DEFINE_FILL
 #if defined(__x86_64__)
-#define LITHE_FILL_X86(name)                                      \
-  case Isa::avx2: return N_AVX2::name(table);                     \
-  case Isa::avx512: return N_AVX3::name(table);
+#define LITHE_FILL_X86(name)    \
+  case Isa::avx2:               \
+    return N_AVX2::name(table); \
+  case Isa::avx512:             \
+    return N_AVX3::name(table);
 #else
-#define LITHE_FILL_X86(name)                                      \
-  case Isa::avx2:                                                 \
-  case Isa::avx512: return;
+#define LITHE_FILL_X86(name) \
+  case Isa::avx2:            \
+  case Isa::avx512:          \
+    return;
 #endif
 
 /// Defines name(isa, table) over the per-target functions name(table) and name_reference(table).
-#define LITHE_DEFINE_FILL(name)                                   \
-  void name(Isa isa, KernelTable& table) {                        \
-    switch (isa) {                                                \
-      case Isa::reference: return name##_reference(table);        \
-      case Isa::portable: return HWY_STATIC_DISPATCH(name)(table); \
-      LITHE_FILL_X86(name)                                        \
-    }                                                             \
+#define LITHE_DEFINE_FILL(name)                  \
+  void name(Isa isa, KernelTable& table) {       \
+    switch (isa) {                               \
+      case Isa::reference:                       \
+        return name##_reference(table);          \
+      case Isa::portable:                        \
+        return HWY_STATIC_DISPATCH(name)(table); \
+        LITHE_FILL_X86(name)                     \
+    }                                            \
   }
 #endif

@@ -71,7 +71,7 @@ inline kernels::KernelTable scalar_reductions() {
 
 struct FakeModel {
   static constexpr int kPageTokens = 4;
-  static constexpr std::size_t kPageBytes = 64;   // the pool's alignment
+  static constexpr std::size_t kPageBytes = 64;  // the pool's alignment
 
   explicit FakeModel(std::int64_t pages, std::int64_t logit_rows = kTokens)
       : tokenizer(byte_tokenizer()),

@@ -15,7 +15,8 @@ namespace {
 
 /// Rows of random bits: every code and every scale, NaN and infinity included.
 std::vector<std::byte> random_rows(DType dtype, std::int64_t rows, std::int64_t cols, Rng& rng) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * *row_bytes(dtype, static_cast<std::uint64_t>(cols)));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) *
+                               *row_bytes(dtype, static_cast<std::uint64_t>(cols)));
   for (auto& byte : bytes) byte = static_cast<std::byte>(rng.next_u64());
   return bytes;
 }
@@ -28,7 +29,8 @@ TEST(PackedMatrix, UnpacksToTheDecodersBits) {
       const std::int64_t cols = units * format.block_elems;
       const std::size_t panel_bytes = packed_panel_bytes(format.dtype, cols);
       EXPECT_EQ(panel_bytes % kPanelAlign, 0u);
-      const auto bytes_per_row = static_cast<std::size_t>(*row_bytes(format.dtype, static_cast<std::uint64_t>(cols)));
+      const auto bytes_per_row =
+          static_cast<std::size_t>(*row_bytes(format.dtype, static_cast<std::uint64_t>(cols)));
       EXPECT_GE(panel_bytes, bytes_per_row * kPanelRows);
       for (const int rows : {1, 5, 16}) {
         const auto source = random_rows(format.dtype, rows, cols, rng);
