@@ -26,6 +26,10 @@ target_compile_options(lithe_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtua
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lithe_flags INTERFACE -Wno-restrict)  # GCC 12: false alarms on std::string (bug 105329)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # A vector file may have nothing to compile for some target: its attribute region is empty there.
+  target_compile_options(lithe_flags INTERFACE -Wno-pragma-clang-attribute)
+endif()
 if(LITHE_WERROR)
   target_compile_options(lithe_flags INTERFACE -Werror)
 endif()

@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "base/env.h"
 #include "kernels/fill.h"
 
@@ -16,12 +20,17 @@ constexpr std::array<std::string_view, kIsaCount> kIsaNames = {"reference", "por
 
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
 #if defined(__x86_64__)
+// clang 16's __builtin_cpu_supports does not know F16C.
+bool cpu_has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
 bool cpu_has_sse4() {
   return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
 }
 bool cpu_has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("bmi2") && cpu_has_f16c();
 }
 bool cpu_has_avx512() {
   return cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

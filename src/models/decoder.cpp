@@ -14,7 +14,6 @@ namespace {
 
 using kernels::AttentionJob;
 using kernels::KernelTable;
-using layers::LinearInput;
 using layers::Norm;
 using layers::Product;
 

@@ -10,6 +10,6 @@ run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${WORK}/prefix")
 run(${CMAKE_COMMAND} -S "${SOURCE}/examples/embed" -B "${WORK}/embed" -G Ninja "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
     "-DCMAKE_CXX_COMPILER=${CXX}")
 run(${CMAKE_COMMAND} --build "${WORK}/embed")
-run("${PYTHON}" -B -c "import tiny_gguf; tiny_gguf.random_model('${WORK}/tiny.gguf')")
+run("${PYTHON}" -B -c "__import__('tiny_gguf').random_model('${WORK}/tiny.gguf')")
 run("${WORK}/embed/embed" "${WORK}/tiny.gguf" "a")
 run("${WORK}/prefix/bin/lithe" --version)
