@@ -5,8 +5,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 LITHE_FUZZ_SECONDS=${LITHE_FUZZ_SECONDS:-60} bash "$root/scripts/test.sh" style release neon asan tsan
-say "Slow tests under ASan"
-(cd "$root" && as_user ctest --preset asan -L slow)
+say "Slow tests"
+(cd "$root" && as_user ctest --preset release -L slow)
+say "Everything under ASan and UBSan"
+build asan
+(cd "$root" && as_user ctest --preset asan -LE e2e)
 say "clang release build"
 build clang
 (cd "$root" && as_user ctest --preset clang)
