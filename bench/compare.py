@@ -9,8 +9,7 @@ engine runs in a process of its own, loads its model, warms up, and is asked for
     --peer llama.cpp=/opt/llama.cpp/build/bin --tests pp512,tg128,tg128@d2048,npl16 --rounds 5
 
 --peer NAME=PATH   PATH is a folder with llama-bench and llama-batched-bench (llama.cpp and its relatives), or a program
-                   that takes the same letters (-m -p -n -d -npl -t -r -o json) and prints the same JSON, such as
-                   bench/peers/openvino_bench.py.
+                   that takes the same letters (-m -p -n -d -npl -t -r -o json) and prints the same JSON.
 --peer-model NAME:FORMAT=PATH   that peer's own file for a format, where it cannot read the GGUF.
 Tests: ppN (prefill of N tokens), tgN (N tokens decoded), tgN@dD (at depth D), nplB (B rows decoded together, aggregate).
 """
