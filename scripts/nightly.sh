@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The longer rest: everything of test.sh, the slow tests under ASan too, a minute of fuzzing a target, TSan for all
-# tests, a clang release build, clang-tidy on every file. About two hours on 2 cores.
+# The longer rest: everything of test.sh, NEON under qemu, the slow tests, the whole tree under ASan, a minute of
+# fuzzing a target, TSan for all tests, a clang release build, clang-tidy on every file.
 # Usage: scripts/nightly.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
