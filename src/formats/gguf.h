@@ -102,8 +102,10 @@ class GgufFile {
   const std::vector<std::string_view>* string_array(std::string_view key) const;  // nullptr if absent
   const std::vector<std::int64_t>* int_array(std::string_view key) const;         // nullptr if absent
 
-  /// The pages of this tensor's data may leave memory: it has been repacked elsewhere (promise 2).
-  void release(const GgufTensor& tensor) const;
+  /// The pages of this tensor's data, or of a part of it, may leave memory: they have been repacked elsewhere (promise
+  /// 2). Any thread may say so; who reads them again finds them again.
+  void release(const GgufTensor& tensor) const { release(tensor, tensor.data); }
+  void release(const GgufTensor& tensor, std::span<const std::byte> part) const;
 
  private:
   struct Shards;

@@ -230,9 +230,9 @@ std::uint64_t GgufFile::file_bytes() const {
   return bytes;
 }
 
-void GgufFile::release(const GgufTensor& tensor) const {
+void GgufFile::release(const GgufTensor& tensor, std::span<const std::byte> part) const {
   const MappedFile& file = shards_->shards[static_cast<std::size_t>(tensor.shard)].file;
-  file.release(static_cast<std::size_t>(tensor.data.data() - file.bytes().data()), tensor.data.size());
+  file.release(static_cast<std::size_t>(part.data() - file.bytes().data()), part.size());
 }
 
 Result<std::optional<std::uint64_t>> GgufFile::optional_uint(std::string_view key) const {

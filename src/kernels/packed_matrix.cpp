@@ -1,5 +1,6 @@
 #include "kernels/packed_matrix.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -11,6 +12,15 @@ namespace lithe::kernels {
 namespace {
 
 using U8 = std::uint8_t;
+using U32 = std::uint32_t;
+
+constexpr U32 kOnes = 0x01010101;  // 1 in each byte
+
+U32 load_u32(const std::byte* p) {
+  U32 value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
 
 std::uint16_t load_u16(const std::byte* p) {
   std::uint16_t value;
@@ -38,60 +48,66 @@ void k_scale_min(const std::byte* s, int j, int* scale, int* min) {
   }
 }
 
-/// The codes of block `sub` (32 values) of the GGUF block at `p`, unsigned: q8_0 + 128.
-void read_codes(DType dtype, const std::byte* p, int sub, U8* codes) {
-  for (int e = 0; e < kBlockCols; ++e) {
-    const int half = e / 16;  // the simple 4-bit formats keep e and e + 16 in one byte
-    int code = 0;
-    switch (dtype) {
-      case DType::q8_0:
-        code = (load_u8(p + 2 + e) + 128) & 255;
-        break;
-      case DType::q4_0:
-        code = load_u8(p + 2 + e % 16) >> (4 * half) & 15;
-        break;
-      case DType::q4_1:
-        code = load_u8(p + 4 + e % 16) >> (4 * half) & 15;
-        break;
-      case DType::q5_0:
-      case DType::q5_1: {
-        const std::byte* qh = p + (dtype == DType::q5_0 ? 2 : 4);
-        code = (load_u8(qh + 4 + e % 16) >> (4 * half) & 15) | (load_u8(qh + e / 8) >> (e % 8) & 1) << 4;
-        break;
-      }
-      case DType::q4_k:
-        code = load_u8(p + 16 + sub / 2 * 32 + e) >> (4 * (sub % 2)) & 15;
-        break;
-      case DType::q5_k:
-        code = (load_u8(p + 48 + sub / 2 * 32 + e) >> (4 * (sub % 2)) & 15) | (load_u8(p + 16 + e) >> sub & 1)
-                                                                                  << 4;
-        break;
-      case DType::q6_k: {
-        const int half_block = sub / 4, quarter = sub % 4;  // 128 values share 64 low bytes and 32 high bytes
-        const int low = load_u8(p + half_block * 64 + (quarter % 2) * 32 + e) >> (4 * (quarter / 2)) & 15;
-        const int high = load_u8(p + 128 + half_block * 32 + e) >> (2 * quarter) & 3;
-        code = low | high << 4;
-        break;
-      }
-      default:
-        LITHE_CHECK(false);
+/// Bits 0 to 3 of `bits`, each in bit 0 of a byte.
+constexpr U32 spread(U32 bits) {
+  return (bits & 15) * 0x00204081 & kOnes;
+}
+
+/// The codes of block `sub` (32 values) of the GGUF block at `p`, unsigned (q8_0 + 128), a quad of columns in a word.
+template <DType kType>
+void read_quads(const std::byte* p, int sub, U32 (&quads)[kQuadsPerBlock]) {
+  constexpr U32 kLow = 15 * kOnes;
+  if constexpr (kType == DType::q8_0) {
+    for (int q = 0; q < kQuadsPerBlock; ++q) quads[q] = load_u32(p + 2 + 4 * q) ^ 128 * kOnes;
+  } else if constexpr (kType == DType::q6_k) {
+    const int half = sub / 4, quarter = sub % 4;  // 128 values share 64 low bytes and 32 high bytes
+    for (int q = 0; q < kQuadsPerBlock; ++q) {
+      const U32 low = load_u32(p + half * 64 + quarter % 2 * 32 + 4 * q) >> (4 * (quarter / 2));
+      const U32 high = load_u32(p + 128 + half * 32 + 4 * q) >> (2 * quarter);
+      quads[q] = (low & kLow) | (high & 3 * kOnes) << 4;
     }
-    codes[e] = static_cast<U8>(code);
+  } else if constexpr (kType == DType::q4_k || kType == DType::q5_k) {
+    const std::byte* const low = p + (kType == DType::q4_k ? 16 : 48) + sub / 2 * 32;
+    for (int q = 0; q < kQuadsPerBlock; ++q) {
+      quads[q] = load_u32(low + 4 * q) >> (4 * (sub % 2)) & kLow;
+      if constexpr (kType == DType::q5_k) quads[q] |= (load_u32(p + 16 + 4 * q) >> sub & kOnes) << 4;
+    }
+  } else {  // the simple formats keep values e and e + 16 in one byte
+    constexpr PackedLayout layout = packed_layout(kType);
+    const std::byte* const high = p + (layout.has_min() ? 4 : 2);
+    const std::byte* const low = high + (layout.code_bits == 5 ? 4 : 0);
+    for (int q = 0; q < 4; ++q) {
+      const U32 both = load_u32(low + 4 * q);
+      quads[q] = both & kLow;
+      quads[q + 4] = both >> 4 & kLow;
+    }
+    if constexpr (layout.code_bits == 5) {
+      for (int q = 0; q < kQuadsPerBlock; ++q) quads[q] |= spread(load_u32(high) >> (4 * q)) << 4;
+    }
   }
 }
 
 /// Writes row `r`'s codes of one block into the panel's body.
-void write_body(const PackedLayout& layout, const U8* codes, int r, std::byte* body) {
-  for (int e = 0; e < kBlockCols; ++e) {
-    const int quad = e / 4, byte = r * 4 + e % 4, code = codes[e];
-    if (layout.code_bits == 8) {
-      body[quad * 64 + byte] = static_cast<std::byte>(code);
-      continue;
-    }
-    body[quad % 4 * 64 + byte] |= static_cast<std::byte>((code & 15) << (4 * (quad / 4)));
-    if (layout.code_bits == 5) body[256 + byte] |= static_cast<std::byte>((code >> 4) << quad);
-    if (layout.code_bits == 6) {
-      body[256 + quad / 4 * 64 + byte] |= static_cast<std::byte>((code >> 4) << (2 * (quad % 4)));
+template <int kBits>
+void write_quads(const U32 (&quads)[kQuadsPerBlock], int r, std::byte* body) {
+  const auto put = [&](int line, U32 word) {
+    std::memcpy(body + static_cast<std::size_t>(line) * kQuadBytes + r * 4, &word, sizeof word);
+  };
+  if constexpr (kBits == 8) {
+    for (int q = 0; q < kQuadsPerBlock; ++q) put(q, quads[q]);
+    return;
+  }
+  for (int q = 0; q < 4; ++q) put(q, (quads[q] & 15 * kOnes) | (quads[q + 4] & 15 * kOnes) << 4);
+  if constexpr (kBits == 5) {
+    U32 plane = 0;
+    for (int q = 0; q < kQuadsPerBlock; ++q) plane |= (quads[q] >> 4 & kOnes) << q;
+    put(4, plane);
+  }
+  if constexpr (kBits == 6) {
+    for (int half = 0; half < 2; ++half) {
+      U32 plane = 0;
+      for (int q = 0; q < 4; ++q) plane |= (quads[half * 4 + q] >> 4 & 3 * kOnes) << (2 * q);
+      put(4 + half, plane);
     }
   }
 }
@@ -106,57 +122,71 @@ U8 read_body(const PackedLayout& layout, const std::byte* body, int r, int e) {
   return static_cast<U8>(code);
 }
 
-void pack_float_row(DType dtype, const std::byte* row, std::int64_t cols, int r, std::byte* panel) {
-  for (std::int64_t c = 0; c < cols; ++c) {
-    switch (dtype) {
-      case DType::f32:
-        std::memcpy(panel + (c * kPanelRows + r) * 4, row + c * 4, 4);
-        break;
-      case DType::f16:
-        std::memcpy(panel + (c * kPanelRows + r) * 2, row + c * 2, 2);
-        break;
-      default:
-        std::memcpy(panel + ((c / 2 * kPanelRows + r) * 2 + c % 2) * 2, row + c * 2, 2);
-        break;
+/// Stored rows that become one panel.
+struct SourceRows {
+  const std::byte* data;
+  std::size_t stride;
+  int count;
+  const std::byte* row(int r) const { return data + static_cast<std::size_t>(r) * stride; }
+};
+
+/// Interleaves the first `words` words of the rows. In tiles, because rows whose distance is a power of two would throw
+/// each other out of the cache.
+template <typename Word>
+void pack_words(const SourceRows& rows, std::int64_t words, std::byte* panel) {
+  constexpr std::int64_t kTile = 32;
+  for (std::int64_t first = 0; first < words; first += kTile) {
+    const std::int64_t last = std::min(first + kTile, words);
+    for (int r = 0; r < rows.count; ++r) {
+      const std::byte* const row = rows.row(r);
+      for (std::int64_t w = first; w < last; ++w) {
+        std::memcpy(panel + (w * kPanelRows + r) * sizeof(Word), row + w * sizeof(Word), sizeof(Word));
+      }
     }
   }
 }
 
-void pack_quantized_row(DType dtype, const std::byte* row, std::int64_t cols, int r, std::byte* panel) {
-  const PackedLayout layout = packed_layout(dtype);
-  U8 codes[kBlockCols];
-  const std::int64_t blocks = cols / kBlockCols;
-  for (std::int64_t b = 0; b < blocks; ++b) {
+void pack_bf16(const SourceRows& rows, std::int64_t cols, std::byte* panel) {
+  pack_words<U32>(rows, cols / 2, panel);
+  if (cols % 2 == 0) return;
+  for (int r = 0; r < rows.count; ++r) {
+    std::memcpy(panel + (cols / 2 * kPanelRows + r) * 4, rows.row(r) + (cols - 1) * 2, 2);
+  }
+}
+
+/// The scales of row `r` in block `sub` of the GGUF block at `p`.
+template <ScaleKind kKind>
+void pack_scales(const std::byte* p, int sub, int r, std::byte* scales, std::byte* subscales) {
+  if constexpr (kKind == ScaleKind::k_signed) {
+    store_u16(scales, load_u16(p + 208));
+    for (int h = 0; h < 2; ++h) subscales[(sub * 2 + h) * kPanelRows + r] = p[192 + sub * 2 + h];
+    return;
+  }
+  store_u16(scales, load_u16(p));
+  if constexpr (kKind != ScaleKind::simple) store_u16(scales + 32, load_u16(p + 2));
+  if constexpr (kKind == ScaleKind::k_with_min) {
+    int scale, min;
+    k_scale_min(p + 4, sub, &scale, &min);
+    subscales[sub * kPanelRows + r] = static_cast<std::byte>(scale);
+    subscales[128 + sub * kPanelRows + r] = static_cast<std::byte>(min);
+  }
+}
+
+template <DType kType>
+void pack_quantized(const SourceRows& rows, std::int64_t cols, std::byte* panel) {
+  constexpr PackedLayout layout = packed_layout(kType);
+  const std::size_t block_bytes = block_format(kType).block_bytes;
+  for (std::int64_t b = 0; b < cols / kBlockCols; ++b) {
     const int sub = static_cast<int>(b % layout.super_blocks);
-    const std::byte* source = row + b / layout.super_blocks * block_format(dtype).block_bytes;
-    std::byte* const scales = panel + layout.header_at(b) + layout.scale_row(b) * 32 + r * 2;
-    std::byte* const subscales = panel + layout.super_at(b);
-    switch (layout.kind) {
-      case ScaleKind::simple:
-        store_u16(scales, load_u16(source));
-        break;
-      case ScaleKind::with_min:
-        store_u16(scales, load_u16(source));
-        store_u16(scales + 32, load_u16(source + 2));
-        break;
-      case ScaleKind::k_with_min: {
-        store_u16(scales, load_u16(source));
-        store_u16(scales + 32, load_u16(source + 2));
-        int scale, min;
-        k_scale_min(source + 4, sub, &scale, &min);
-        subscales[sub * kPanelRows + r] = static_cast<std::byte>(scale);
-        subscales[128 + sub * kPanelRows + r] = static_cast<std::byte>(min);
-        break;
-      }
-      case ScaleKind::k_signed:
-        store_u16(scales, load_u16(source + 208));
-        for (int h = 0; h < 2; ++h) subscales[(sub * 2 + h) * kPanelRows + r] = source[192 + sub * 2 + h];
-        break;
-      case ScaleKind::none:
-        break;
+    const std::size_t offset = static_cast<std::size_t>(b / layout.super_blocks) * block_bytes;
+    std::byte* const scales = panel + layout.header_at(b) + layout.scale_row(b) * 32;
+    for (int r = 0; r < rows.count; ++r) {
+      const std::byte* const source = rows.row(r) + offset;
+      pack_scales<layout.kind>(source, sub, r, scales + r * 2, panel + layout.super_at(b));
+      U32 quads[kQuadsPerBlock];
+      read_quads<kType>(source, sub, quads);
+      write_quads<layout.code_bits>(quads, r, panel + layout.body_at(b));
     }
-    read_codes(dtype, source, sub, codes);
-    write_body(layout, codes, r, panel + layout.body_at(b));
   }
 }
 
@@ -216,15 +246,31 @@ std::size_t packed_panel_bytes(DType dtype, std::int64_t cols) {
 void pack_panel(DType dtype, const std::byte* rows, std::size_t row_bytes, int row_count, std::int64_t cols,
                 std::byte* panel) {
   LITHE_CHECK(row_count >= 0 && row_count <= kPanelRows);
-  const std::size_t bytes = packed_panel_bytes(dtype, cols);
-  std::memset(panel, 0, bytes);
-  for (int r = 0; r < row_count; ++r) {
-    const std::byte* row = rows + static_cast<std::size_t>(r) * row_bytes;
-    if (is_float(dtype)) {
-      pack_float_row(dtype, row, cols, r, panel);
-    } else {
-      pack_quantized_row(dtype, row, cols, r, panel);
-    }
+  std::memset(panel, 0, packed_panel_bytes(dtype, cols));
+  const SourceRows source{rows, row_bytes, row_count};
+  switch (dtype) {
+    case DType::f32:
+      return pack_words<U32>(source, cols, panel);
+    case DType::f16:
+      return pack_words<std::uint16_t>(source, cols, panel);
+    case DType::bf16:
+      return pack_bf16(source, cols, panel);
+    case DType::q8_0:
+      return pack_quantized<DType::q8_0>(source, cols, panel);
+    case DType::q4_0:
+      return pack_quantized<DType::q4_0>(source, cols, panel);
+    case DType::q4_1:
+      return pack_quantized<DType::q4_1>(source, cols, panel);
+    case DType::q5_0:
+      return pack_quantized<DType::q5_0>(source, cols, panel);
+    case DType::q5_1:
+      return pack_quantized<DType::q5_1>(source, cols, panel);
+    case DType::q4_k:
+      return pack_quantized<DType::q4_k>(source, cols, panel);
+    case DType::q5_k:
+      return pack_quantized<DType::q5_k>(source, cols, panel);
+    case DType::q6_k:
+      return pack_quantized<DType::q6_k>(source, cols, panel);
   }
 }
 

@@ -30,6 +30,8 @@ constexpr std::int64_t kLeastBlockRows = 48;
 constexpr std::int64_t kTaskOutputBytes = std::int64_t{256} << 10;
 // Kernels take panels in pairs: the unit of work.
 constexpr std::int64_t kUnitPanels = 2;
+// Of a stored matrix, packed at a time: bounds what is in memory twice.
+constexpr std::size_t kPackBytes = std::size_t{1} << 20;
 
 // The input in each arithmetic that some matrix of the group wants.
 struct PreparedInput {
@@ -127,8 +129,8 @@ std::size_t Linear::packed_bytes(DType dtype, std::int64_t rows, std::int64_t co
   return WeightMemory::padded(panels * kernels::packed_panel_bytes(dtype, cols));
 }
 
-Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMemory& memory,
-                    ThreadPool& pool) {
+Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMemory& memory, ThreadPool& pool,
+                    const PackedPart* packed) {
   const auto stride = row_bytes(stored.dtype, static_cast<std::uint64_t>(stored.cols));
   LITHE_CHECK(stride && stored.rows > 0 &&
               stored.data.size() == *stride * static_cast<std::size_t>(stored.rows));
@@ -138,12 +140,23 @@ Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMem
                      memory.take(packed_bytes(stored.dtype, stored.rows, stored.cols)),
                      kernels::packed_panel_bytes(stored.dtype, stored.cols)};
   auto* const out = const_cast<std::byte*>(linear.weights_.data);  // ours until we return
-  pool.parallel_for(linear.weights_.panels(), [&](std::int64_t panel, int) {
-    const std::int64_t first = panel * kPanelRows;
-    const auto count = static_cast<int>(std::min<std::int64_t>(kPanelRows, stored.rows - first));
-    kernels::pack_panel(stored.dtype, stored.data.data() + static_cast<std::size_t>(first) * *stride, *stride,
-                        count, stored.cols,
-                        out + static_cast<std::size_t>(panel) * linear.weights_.panel_bytes);
+  const std::int64_t panels = linear.weights_.panels();
+  const std::size_t panel_source = *stride * kPanelRows;
+  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPackBytes / panel_source));
+  const std::int64_t share = std::min(most, ceil_div<std::int64_t>(panels, 4 * pool.size()));
+  pool.parallel_for(ceil_div(panels, share), [&](std::int64_t task, int) {
+    const std::int64_t begin = task * share, end = std::min(begin + share, panels);
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t first = panel * kPanelRows;
+      const auto count = static_cast<int>(std::min<std::int64_t>(kPanelRows, stored.rows - first));
+      kernels::pack_panel(stored.dtype, stored.data.data() + static_cast<std::size_t>(first) * *stride,
+                          *stride, count, stored.cols,
+                          out + static_cast<std::size_t>(panel) * linear.weights_.panel_bytes);
+    }
+    if (packed == nullptr || share < most) return;  // too little to be worth a system call
+    const std::size_t from = static_cast<std::size_t>(begin) * panel_source;
+    const std::size_t to = std::min(static_cast<std::size_t>(end) * panel_source, stored.data.size());
+    (*packed)(stored.data.subspan(from, to - from));
   });
   return linear;
 }

@@ -42,9 +42,12 @@ class Linear {
   /// Bytes that pack() will take of a WeightMemory.
   static std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
+  /// Told of each larger part of the stored data that has been packed, by whichever thread packed it.
+  using PackedPart = FunctionRef<void(std::span<const std::byte> part)>;
+
   /// Packs panel by panel on all threads; `stored` may be forgotten afterwards.
   static Linear pack(const StoredMatrix& stored, kernels::Arithmetic arithmetic, WeightMemory& memory,
-                     ThreadPool& pool);
+                     ThreadPool& pool, const PackedPart* packed = nullptr);
 
   explicit operator bool() const { return weights_.data != nullptr; }
   const kernels::PackedMatrix& weights() const { return weights_; }  // the bytes belong to the WeightMemory

@@ -180,8 +180,10 @@ Result<Linear> Builder::linear(Role role, std::size_t layer, const WeightTable& 
   const DType dtype = tensor->format->dtype;
   const layers::StoredMatrix stored{dtype, static_cast<std::int64_t>(tensor->dims[1]),
                                     static_cast<std::int64_t>(tensor->dims[0]), tensor->data};
+  const auto release = [&](std::span<const std::byte> part) { file_.release(*tensor, part); };
+  const Linear::PackedPart packed(release);
   Linear out = Linear::pack(stored, layers::choose_arithmetic(dtype, kernels_, options_.full_precision),
-                            memory_, pool_);
+                            memory_, pool_, &packed);
   file_.release(*tensor);
   const auto entry = std::ranges::find(table, role, &WeightEntry::role);
   out.describe(next_id_++, std::string(tensor->name), entry->shard);
