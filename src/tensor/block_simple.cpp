@@ -79,6 +79,48 @@ void add_fifth_bits(const std::byte* in, int* codes) {
   for (int i = 0; i < kBlock; ++i) codes[i] |= static_cast<int>(bits >> i & 1u) << 4;
 }
 
+// The formats that keep 32 codes in nibbles, with or without a fifth bit each, with or without a minimum:
+// f16 scale, f16 minimum, u32 fifth bits, 16 bytes of nibbles.
+template <int kBits, bool kMinimum>
+struct NibbleFormat {
+  static constexpr unsigned kLevels = 1u << kBits;
+  static constexpr bool kFifth = kBits == 5;
+  static constexpr int kFifthAt = kMinimum ? 4 : 2;
+  static constexpr int kCodesAt = kFifth ? kFifthAt + 4 : kFifthAt;
+  static constexpr int kBytes = kCodesAt + kHalf;
+
+  static void encode(const float* values, std::int64_t count, std::byte* out) {
+    unsigned codes[kBlock];
+    for (; count > 0; count -= kBlock, values += kBlock, out += kBytes) {
+      if constexpr (kMinimum) {
+        float minimum;
+        store_f16(out, affine_codes(values, kLevels, codes, &minimum));
+        store_f16(out + 2, minimum);
+      } else {
+        store_f16(out, symmetric_codes(values, kLevels, codes));
+      }
+      if constexpr (kFifth) pack_fifth_bits(codes, out + kFifthAt);
+      pack_nibbles(codes, out + kCodesAt);
+    }
+  }
+
+  static void decode(const std::byte* blocks, std::int64_t count, float* values) {
+    int codes[kBlock];
+    for (; count > 0; count -= kBlock, values += kBlock, blocks += kBytes) {
+      const float scale = load_f16(blocks);
+      unpack_nibbles(blocks + kCodesAt, codes);
+      if constexpr (kFifth) add_fifth_bits(blocks + kFifthAt, codes);
+      if constexpr (kMinimum) {
+        const float minimum = load_f16(blocks + 2);
+        for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i]) + minimum;
+      } else {
+        constexpr int kZero = kLevels / 2;
+        for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i] - kZero);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 void encode_f32(const float* values, std::int64_t count, std::byte* out) {
@@ -139,79 +181,31 @@ void decode_q8_0(const std::byte* blocks, std::int64_t count, float* values) {
 }
 
 void encode_q4_0(const float* values, std::int64_t count, std::byte* out) {
-  unsigned codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, out += 2 + kHalf) {
-    store_f16(out, symmetric_codes(values, 16, codes));
-    pack_nibbles(codes, out + 2);
-  }
+  NibbleFormat<4, false>::encode(values, count, out);
 }
-
 void decode_q4_0(const std::byte* blocks, std::int64_t count, float* values) {
-  int codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, blocks += 2 + kHalf) {
-    const float scale = load_f16(blocks);
-    unpack_nibbles(blocks + 2, codes);
-    for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i] - 8);
-  }
+  NibbleFormat<4, false>::decode(blocks, count, values);
 }
 
 void encode_q4_1(const float* values, std::int64_t count, std::byte* out) {
-  unsigned codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, out += 4 + kHalf) {
-    float minimum;
-    store_f16(out, affine_codes(values, 16, codes, &minimum));
-    store_f16(out + 2, minimum);
-    pack_nibbles(codes, out + 4);
-  }
+  NibbleFormat<4, true>::encode(values, count, out);
 }
-
 void decode_q4_1(const std::byte* blocks, std::int64_t count, float* values) {
-  int codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, blocks += 4 + kHalf) {
-    const float scale = load_f16(blocks), minimum = load_f16(blocks + 2);
-    unpack_nibbles(blocks + 4, codes);
-    for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i]) + minimum;
-  }
+  NibbleFormat<4, true>::decode(blocks, count, values);
 }
 
 void encode_q5_0(const float* values, std::int64_t count, std::byte* out) {
-  unsigned codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, out += 6 + kHalf) {
-    store_f16(out, symmetric_codes(values, 32, codes));
-    pack_fifth_bits(codes, out + 2);
-    pack_nibbles(codes, out + 6);
-  }
+  NibbleFormat<5, false>::encode(values, count, out);
 }
-
 void decode_q5_0(const std::byte* blocks, std::int64_t count, float* values) {
-  int codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, blocks += 6 + kHalf) {
-    const float scale = load_f16(blocks);
-    unpack_nibbles(blocks + 6, codes);
-    add_fifth_bits(blocks + 2, codes);
-    for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i] - 16);
-  }
+  NibbleFormat<5, false>::decode(blocks, count, values);
 }
 
 void encode_q5_1(const float* values, std::int64_t count, std::byte* out) {
-  unsigned codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, out += 8 + kHalf) {
-    float minimum;
-    store_f16(out, affine_codes(values, 32, codes, &minimum));
-    store_f16(out + 2, minimum);
-    pack_fifth_bits(codes, out + 4);
-    pack_nibbles(codes, out + 8);
-  }
+  NibbleFormat<5, true>::encode(values, count, out);
 }
-
 void decode_q5_1(const std::byte* blocks, std::int64_t count, float* values) {
-  int codes[kBlock];
-  for (; count > 0; count -= kBlock, values += kBlock, blocks += 8 + kHalf) {
-    const float scale = load_f16(blocks), minimum = load_f16(blocks + 2);
-    unpack_nibbles(blocks + 8, codes);
-    add_fifth_bits(blocks + 4, codes);
-    for (int i = 0; i < kBlock; ++i) values[i] = scale * static_cast<float>(codes[i]) + minimum;
-  }
+  NibbleFormat<5, true>::decode(blocks, count, values);
 }
 
 }  // namespace lithe::codec
