@@ -167,10 +167,11 @@ def sentence(text, end="<|im_end|>"):
 
 
 def random_model(path, seed=1, hidden=64, layers=2, heads=4, kv_heads=2, ffn=96, context=512, tied=False, head_dim=None,
-                 **meta):
+                 scale=0.3, head=None, without=None, keep=None, **meta):
+    """head: "repeated" or "different", beside what `tied` says. without: a tensor left out. keep: takes {name: values}."""
     vocab, rng = Vocabulary(), random.Random(seed)
     head_dim_used = head_dim or hidden // heads
-    fill = lambda n: [rng.gauss(0, 0.3) for _ in range(n)]
+    fill = lambda n: [rng.gauss(0, scale) for _ in range(n)]
     tensors = [("token_embd.weight", [hidden, len(vocab)], fill(hidden * len(vocab))),
                ("output_norm.weight", [hidden], [1.0] * hidden)]
     if not tied:
@@ -180,5 +181,11 @@ def random_model(path, seed=1, hidden=64, layers=2, heads=4, kv_heads=2, ffn=96,
     if head_dim:
         meta.update({"llama.attention.key_length": head_dim, "llama.attention.value_length": head_dim,
                      "llama.rope.dimension_count": head_dim})
+    if head:
+        values = tensors[0][2]
+        tensors.append(("output.weight", tensors[0][1], values if head == "repeated" else [-v for v in values]))
+    tensors = [t for t in tensors if t[0] != without]
+    if keep is not None:
+        keep.update({name: values for name, _, values in tensors})
     write_gguf(path, metadata(vocab, hidden, layers, heads, kv_heads, ffn, context, **meta), tensors)
     return vocab
