@@ -17,6 +17,7 @@ import argparse
 import json
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -77,17 +78,31 @@ class Engine:
         return bench_json(program, model, threads, test, self.extra)
 
 
-def named(text):
+class Stopped(Exception):
+    """Asked to end early: what has been measured is still printed."""
+
+
+def stop(*_):
+    raise Stopped
+
+
+def named_text(text):
     name, _, value = text.partition("=")
     if not value:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=PATH")
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value
+
+
+def named(text):
+    name, value = named_text(text)
     return name, pathlib.Path(value)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lithe", type=pathlib.Path, default=pathlib.Path("build/release/apps/lithe/lithe"))
-    parser.add_argument("--lithe-args", default="", help="more arguments of `lithe bench`, e.g. '-ctk q8_0 -ctv q8_0'")
+    parser.add_argument("--args", type=named_text, action="append", default=[], metavar="NAME=ARGS",
+                        help="more arguments for one engine, e.g. --args='lithe=-ctk q8_0 -ctv q8_0'")
     parser.add_argument("--peer", type=named, action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--peer-model", type=named, action="append", default=[], metavar="NAME:FORMAT=PATH")
     parser.add_argument("--model", type=named, action="append", required=True, metavar="FORMAT=PATH")
@@ -101,8 +116,8 @@ def main():
         if not TEST.match(test):
             parser.error(f"'{test}' is not a test: ppN, tgN, tgN@dD or nplB")
 
-    engines = [Engine("lithe", args.lithe, args.lithe_args.split())]
-    engines += [Engine(name, path) for name, path in args.peer]
+    more = {name: text.split() for name, text in args.args}
+    engines = [Engine(name, path, more.get(name, ())) for name, path in [("lithe", args.lithe), *args.peer]]
     for key, path in args.peer_model:
         name, _, fmt = key.partition(":")
         for engine in engines:
@@ -110,6 +125,16 @@ def main():
                 engine.models[fmt] = path
 
     samples = {}
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        measure(args, tests, engines, samples)
+    except (Stopped, KeyboardInterrupt):
+        print("stopped early", file=sys.stderr)
+    report(args, tests, engines, samples)
+
+
+def measure(args, tests, engines, samples):
+    """Fills samples[format, test, engine] = [tok/s per round], or None once it has failed."""
     for round_number in range(args.rounds):
         for fmt, model in args.model:
             for test in tests:
@@ -124,6 +149,8 @@ def main():
                         samples[key] = None
         print(f"round {round_number + 1} of {args.rounds} done", file=sys.stderr)
 
+
+def report(args, tests, engines, samples):
     median = {key: statistics.median(values) for key, values in samples.items() if values}
     names = [engine.name for engine in engines]
     print("| model | test | " + " | ".join(f"{n} tok/s" for n in names) + " | best peer | ratio |")

@@ -1,6 +1,6 @@
 // How fast the matrix products run, and which share of the machine that is.
 //
-//   matmul_bench [--isa avx512] [--threads 2] [--rows 512]     (all formats, shapes of the 135M and the 1B model)
+//   matmul_bench [--isa avx512] [--threads 2] [--rows 512] [--weights q8_0] [--x int8]   (all formats, shapes of the 135M and the 1B model)
 //
 // Rows > 4: Gop/s (2 * rows * outputs * columns) against the peak of f32 FMAs (f32 arithmetic) or of the 8-bit dot
 // product (int8), both measured in the same run. Few rows: the bytes of packed weights over the time against reading
@@ -65,6 +65,10 @@ double int8_peak(Isa isa, ThreadPool& pool) {
   return 0;
 }
 
+const char* arithmetic_name(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::int8 ? "int8" : arithmetic == Arithmetic::f32 ? "f32" : "bf16";
+}
+
 struct Aligned {
   explicit Aligned(std::size_t size)
       : bytes(size), data(static_cast<std::byte*>(operator new(size, std::align_val_t(4096)))) {}
@@ -119,11 +123,8 @@ struct Bench {
     if (rows > 4 && arithmetic == Arithmetic::int8) peak = int8_peak(table.isa, pool);
     if (rows > 4 && arithmetic == Arithmetic::f32) peak = bench::fma_gflops(table.isa, pool);
     std::printf("| %s | %s | %lld x %lld | %lld | %.0f | %.1f |", block_format(dtype).name.data(),
-                arithmetic == Arithmetic::int8  ? "int8"
-                : arithmetic == Arithmetic::f32 ? "f32"
-                                                : "bf16",
-                static_cast<long long>(n), static_cast<long long>(k), static_cast<long long>(rows), gops,
-                gbs);
+                arithmetic_name(arithmetic), static_cast<long long>(n), static_cast<long long>(k),
+                static_cast<long long>(rows), gops, gbs);
     if (rows > 4 && peak > 0) std::printf(" %.0f%% of %.0f Gop/s |\n", 100 * gops / peak, peak);
     if (rows > 4 && peak <= 0) std::printf(" |\n");
     if (rows <= 4) {
@@ -133,7 +134,7 @@ struct Bench {
   }
 };
 
-int run_all(Isa isa, int threads, std::int64_t rows) {
+int run_all(Isa isa, int threads, std::int64_t rows, std::string_view weights, std::string_view x) {
   const auto table = kernel_table(isa);
   if (!table.ok()) {
     std::fprintf(stderr, "%s\n", table.status().message().c_str());
@@ -146,11 +147,12 @@ int run_all(Isa isa, int threads, std::int64_t rows) {
   constexpr std::int64_t kShapes[][2] = {{1536, 576}, {576, 1536}, {2048, 2048}, {2048, 8192}};
   for (const BlockFormat& format : block_formats()) {
     for (const auto& [n, k] : kShapes) {
-      if (k % format.block_elems != 0) continue;
+      if (k % format.block_elems != 0 || (!weights.empty() && weights != format.name)) continue;
       for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::bf16, Arithmetic::int8}) {
         const bool legal =
             arithmetic == Arithmetic::f32 || (arithmetic == Arithmetic::int8 && format.quantized()) ||
             (arithmetic == Arithmetic::bf16 && format.dtype == DType::bf16 && (*table)->runs_bf16);
+        if (!x.empty() && x != arithmetic_name(arithmetic)) continue;
         if (legal) bench.run(format.dtype, arithmetic, n, k, rows);
       }
     }
@@ -165,10 +167,13 @@ int main(int argc, char** argv) {
   auto isa = lithe::kernels::available_isas().back();
   int threads = lithe::default_threads();
   long rows = 512;
+  std::string weights, x;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--threads") threads = std::atoi(argv[i + 1]);
     if (flag == "--rows") rows = std::atol(argv[i + 1]);
+    if (flag == "--weights") weights = argv[i + 1];
+    if (flag == "--x") x = argv[i + 1];
     if (flag == "--isa") {
       for (const auto candidate : lithe::kernels::available_isas()) {
         if (lithe::kernels::isa_name(candidate) == argv[i + 1]) isa = candidate;
@@ -176,8 +181,10 @@ int main(int argc, char** argv) {
     }
   }
   if (threads < 1 || rows < 1) {
-    std::fprintf(stderr, "matmul_bench [--isa NAME] [--threads N] [--rows N]\n");
+    std::fprintf(
+        stderr,
+        "matmul_bench [--isa NAME] [--threads N] [--rows N] [--weights FORMAT] [--x int8|f32|bf16]\n");
     return 2;
   }
-  return lithe::run_all(isa, threads, rows);
+  return lithe::run_all(isa, threads, rows, weights, x);
 }

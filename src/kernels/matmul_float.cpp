@@ -240,22 +240,8 @@ void matmul_float(const MatmulJob& job) {
       return run<DType::f16>(job);
     case DType::bf16:
       return run<DType::bf16>(job);
-    case DType::q8_0:
-      return run<DType::q8_0>(job);
-    case DType::q4_0:
-      return run<DType::q4_0>(job);
-    case DType::q4_1:
-      return run<DType::q4_1>(job);
-    case DType::q5_0:
-      return run<DType::q5_0>(job);
-    case DType::q5_1:
-      return run<DType::q5_1>(job);
-    case DType::q4_k:
-      return run<DType::q4_k>(job);
-    case DType::q5_k:
-      return run<DType::q5_k>(job);
-    case DType::q6_k:
-      return run<DType::q6_k>(job);
+    default:
+      return dispatch_quantized(job.weights.dtype, [&](auto type) { run<type>(job); });
   }
 }
 

@@ -19,7 +19,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "base/check.h"
 #include "tensor/block_format.h"
 
 namespace lithe::kernels {
@@ -91,6 +93,36 @@ constexpr PackedLayout packed_layout(DType dtype) {
       break;
   }
   return {ScaleKind::none, 0, 0, 1, 1, 0, 0, 0};
+}
+
+/// f(integral_constant<DType, dtype>) for a quantised format.
+template <typename F>
+decltype(auto) dispatch_quantized(DType dtype, F&& f) {
+  using enum DType;
+  switch (dtype) {
+    case q8_0:
+      return f(std::integral_constant<DType, q8_0>());
+    case q4_0:
+      return f(std::integral_constant<DType, q4_0>());
+    case q4_1:
+      return f(std::integral_constant<DType, q4_1>());
+    case q5_0:
+      return f(std::integral_constant<DType, q5_0>());
+    case q5_1:
+      return f(std::integral_constant<DType, q5_1>());
+    case q4_k:
+      return f(std::integral_constant<DType, q4_k>());
+    case q5_k:
+      return f(std::integral_constant<DType, q5_k>());
+    case q6_k:
+      return f(std::integral_constant<DType, q6_k>());
+    case f32:
+    case f16:
+    case bf16:
+      break;
+  }
+  LITHE_CHECK(!"not a quantised format");
+  __builtin_unreachable();
 }
 
 constexpr bool is_float(DType dtype) {
