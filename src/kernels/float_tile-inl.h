@@ -56,19 +56,26 @@ HWY_NOINLINE void float_tile(const FloatTile& tile) {
       acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, tile.sums + r * kSumsStride + t * kLanes);
     });
   });
-  for (std::int64_t k = 0; k < tile.steps; k += kSteps) {
-    VF weights[kVectors][kSteps];
-    unroll<kVectors>([&](auto t) LITHE_SIMD {
-      Load()(w[t], weights[t]);
-      w[t] += Load::kStep;
-    });
-    unroll<kSteps>([&](auto s) LITHE_SIMD {
-      unroll<kRows>([&](auto r) LITHE_SIMD {
-        const VF xr = hn::Set(df, load_float(x[r / 3] + r % 3 * x_stride + s * 4));
-        unroll<kVectors>([&](auto t) LITHE_SIMD { acc[r][t] = Multiply()(acc[r][t], weights[t][s], xr); });
+  // Inside a line of x; the rows of the next tile come from L2 into L1 meanwhile, a line each.
+  constexpr std::int64_t kLineSteps = 16;
+  static_assert(kLineSteps % kSteps == 0);
+  for (std::int64_t line = 0; line < tile.steps; line += kLineSteps) {
+    unroll<kRows>([&](auto r) LITHE_SIMD { __builtin_prefetch(x[r / 3] + (r % 3 + kRows) * x_stride); });
+    const std::int64_t end = HWY_MIN(line + kLineSteps, tile.steps);
+    for (std::int64_t k = line; k < end; k += kSteps) {
+      VF weights[kVectors][kSteps];
+      unroll<kVectors>([&](auto t) LITHE_SIMD {
+        Load()(w[t], weights[t]);
+        w[t] += Load::kStep;
       });
-    });
-    unroll<kBases>([&](auto i) LITHE_SIMD { x[i] += kSteps * 4; });
+      unroll<kSteps>([&](auto s) LITHE_SIMD {
+        unroll<kRows>([&](auto r) LITHE_SIMD {
+          const VF xr = hn::Set(df, load_float(x[r / 3] + r % 3 * x_stride + s * 4));
+          unroll<kVectors>([&](auto t) LITHE_SIMD { acc[r][t] = Multiply()(acc[r][t], weights[t][s], xr); });
+        });
+      });
+      unroll<kBases>([&](auto i) LITHE_SIMD { x[i] += kSteps * 4; });
+    }
   }
   unroll<kRows>([&](auto r) LITHE_SIMD {
     unroll<kVectors>([&](auto t) LITHE_SIMD {

@@ -1,7 +1,7 @@
 // Weights of any format times f32 activations: each weight as its exact f32 value, one FMA chain per output over the
 // columns in order (promise 1). Also the plain product of two float matrices.
 //   one row    weights go straight from memory into registers, several panels at once to hide the FMA's latency
-//   more rows  a chunk of columns of two panels is decoded once into L1 (f32 needs no decoding) and meets all rows
+//   more rows  a chunk of columns of two panels is decoded (f32: copied) once into L1 and meets all rows
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul_float.cpp"
 #include "kernels/simd_targets.h"
@@ -52,7 +52,10 @@ struct LoadBf16 {
 /// Columns [begin, end) of a panel; begin even for bf16, at a block for the quantised formats.
 template <DType kType>
 HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::int64_t end, float* out) {
-  if constexpr (kType == DType::f16) {
+  if constexpr (kType ==
+                DType::f32) {  // a copy pays: two panels side by side in L1, page by page at most once
+    std::memcpy(out, panel + begin * 64, static_cast<std::size_t>(end - begin) * 64);
+  } else if constexpr (kType == DType::f16) {
     for (std::int64_t c = begin; c < end; ++c, out += kPanelRows) {
       unroll<kVecs>([&](auto v) LITHE_SIMD {
         hn::Store(load_f16(panel + c * 32 + v * kLanes * 2), df, out + v * kLanes);
@@ -168,20 +171,14 @@ HWY_NOINLINE void one_row_decoded(const MatmulJob& job) {
 template <DType kType>
 void chunk_of_columns(const MatmulJob& job, FloatTile tile, std::int64_t p, int panels, std::int64_t c,
                       std::int64_t rows) {
-  const std::byte* base = job.weights.panel(p) + c * 64;  // f32 lies as it is wanted
-  std::size_t panel_stride = job.weights.panel_bytes;
-  if constexpr (kType != DType::f32) {
-    base = job.scratch.data();
-    panel_stride = kPanelChunk;
-    for (int i = 0; i < panels; ++i) {
-      decode_chunk<kType>(
-          job.weights.panel(p + i), c, c + tile.steps,
-          reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelChunk));
-    }
+  for (int i = 0; i < panels; ++i) {
+    decode_chunk<kType>(
+        job.weights.panel(p + i), c, c + tile.steps,
+        reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelChunk));
   }
   float* const sums = tile.sums;
   for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
-    place(job, p, panels, first, kFloatVecs, base, panel_stride, kVecBytes, &tile);
+    place(job, p, panels, first, kFloatVecs, job.scratch.data(), kPanelChunk, kVecBytes, &tile);
     tile.sums = sums + first * kLanes;
     float_tiles<LoadPlain, MultiplyF32>(tile, rows);
   }

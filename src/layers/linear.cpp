@@ -23,9 +23,11 @@ constexpr std::size_t kMaxGroup = 4;
 constexpr std::int64_t kSerialPrepareRows = 2;
 // Rows a worker makes ready at a time.
 constexpr std::int64_t kPrepareRows = 8;
-// Activations of one row block: they stay in a core's second-level cache while panels of weights stream by.
-constexpr std::size_t kBlockActivationBytes = std::size_t{512} << 10;
-constexpr std::int64_t kLeastBlockRows = 48;
+// Rows of a task. Kernels cut the columns so that as many rows stay in a core's second-level cache while panels of
+// weights stream by: fewer rows would only unpack, and read, every weight more often.
+constexpr std::int64_t kMostBlockRows = 512, kLeastBlockRows = 48;
+// Tasks a thread should find at least, where there are rows to cut for it.
+constexpr std::int64_t kUnitsPerThread = 4;
 // Products of one task, so that an epilogue finds them in the second-level cache.
 constexpr std::int64_t kTaskOutputBytes = std::int64_t{256} << 10;
 // Kernels take panels in pairs: the unit of work.
@@ -104,12 +106,13 @@ struct Cut {
   std::int64_t units() const { return row_blocks * columns; }
 };
 
-Cut choose_cut(std::int64_t rows, std::int64_t panels, std::size_t row_bytes, std::int64_t outputs) {
+Cut choose_cut(std::int64_t rows, std::int64_t panels, std::int64_t outputs, int threads) {
   Cut cut;
   cut.panels = panels;
   cut.columns = ceil_div(panels, kUnitPanels);
-  const auto fitting = static_cast<std::int64_t>(kBlockActivationBytes / std::max<std::size_t>(row_bytes, 1));
-  cut.row_blocks = ceil_div(rows, std::max(fitting, kLeastBlockRows));
+  const std::int64_t wanted = threads > 1 ? ceil_div(threads * kUnitsPerThread, cut.columns) : 1;
+  cut.row_blocks =
+      std::max(ceil_div(rows, kMostBlockRows), std::min(wanted, ceil_div(rows, kLeastBlockRows)));
   cut.row_block = ceil_div(rows, cut.row_blocks);
   cut.most =
       kTaskOutputBytes / (cut.row_block * kUnitPanels * kPanelRows * outputs * std::int64_t{sizeof(float)});
@@ -189,8 +192,7 @@ void multiply(ExecContext& context, const LinearInput& input, std::span<const Pr
   const kernels::KernelTable& table = context.kernels();
   const PreparedInput prepared = prepare(context, input, products);
   context.reserve_worker_scratch(table.matmul_scratch_bytes());
-  const Cut cut = choose_cut(input.rows, panels, prepared.form(products[0].linear->arithmetic()).row_bytes,
-                             side_by_side ? std::ssize(products) : 1);
+  const Cut cut = choose_cut(input.rows, panels, side_by_side ? std::ssize(products) : 1, context.threads());
 
   const auto run_product = [&](const Product& product, std::int64_t row_begin, std::int64_t row_end,
                                std::int64_t panel_begin, std::int64_t panel_end, int worker) {
