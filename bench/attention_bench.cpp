@@ -18,7 +18,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
-#include "ceilings.h"
+#include "engine/ceilings.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_layout.h"
 #include "kvcache/kv_pool.h"
@@ -150,7 +150,7 @@ struct Options {
 
 void prefill(const Options& options, const Shape& shape, DType dtype, const kernels::KernelTable& table,
              ThreadPool& pool) {
-  const double peak = bench::fma_gflops(table.isa, pool);
+  const double peak = engine::f32_peak(pool, table.isa, engine::Pick::best);
   using layers::AttentionMode;
   for (const std::int64_t rows : {512, 2048}) {
     Bench bench(shape, dtype, table, pool, rows);
@@ -179,7 +179,7 @@ void decode(const Shape& shape, DType dtype, const kernels::KernelTable& table, 
     caches.push_back(bench.sequence(depth));
     const double seconds = bench.time(caches, 1, layers::AttentionMode::flash);
     const double bytes = bench.kv_bytes(depth), gbs = bytes / seconds / 1e9;
-    const double ceiling = bench::read_gbs(static_cast<std::size_t>(bytes), pool);
+    const double ceiling = engine::read_rate(pool, static_cast<std::uint64_t>(bytes), engine::Pick::best);
     std::printf(
         "| %-9s | %-7s | %-4s | decode at %5lld       | %8.3f ms | %7.1f GB/s    | %5.1f%% of %.0f |\n",
         table.name.data(), shape.name, name_of(dtype), static_cast<long long>(depth), seconds * 1e3, gbs,
@@ -190,7 +190,7 @@ void decode(const Shape& shape, DType dtype, const kernels::KernelTable& table, 
   for (int i = 0; i < 32; ++i) caches.push_back(bench.sequence(192));
   const double seconds = bench.time(caches, 1, layers::AttentionMode::flash);
   const double bytes = 32 * bench.kv_bytes(192), gbs = bytes / seconds / 1e9;
-  const double ceiling = bench::read_gbs(static_cast<std::size_t>(bytes), pool);
+  const double ceiling = engine::read_rate(pool, static_cast<std::uint64_t>(bytes), engine::Pick::best);
   std::printf("| %-9s | %-7s | %-4s | decode 32 x 192       | %8.3f ms | %7.1f GB/s    | %5.1f%% of %.0f |\n",
               table.name.data(), shape.name, name_of(dtype), seconds * 1e3, gbs, 100 * gbs / ceiling,
               ceiling);

@@ -16,7 +16,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
-#include "ceilings.h"
+#include "engine/ceilings.h"
 #include "kernels/kernel_table.h"
 
 namespace lithe {
@@ -39,30 +39,6 @@ double best_seconds(F run) {
     total += time;
   }
   return best;
-}
-
-#if defined(__x86_64__)
-#define REPEAT16(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)
-/// 16 chains of vpdpbusd on 512 bits: 128 operations each.
-__attribute__((target("avx512f"))) void dot_products(long n) {
-  for (long i = 0; i < n; ++i) {
-#define STEP(j) asm volatile("vpdpbusd %%zmm" #j ", %%zmm" #j ", %%zmm" #j ::: "xmm" #j);
-    REPEAT16(STEP)
-#undef STEP
-  }
-}
-#endif
-
-double int8_peak(Isa isa, ThreadPool& pool) {
-#if defined(__x86_64__)
-  if (isa == Isa::avx512) {
-    constexpr long kSteps = 40'000;
-    const double time = best_seconds([&] { pool.run([](int) { dot_products(kSteps); }); });
-    return 1e-9 * 128.0 * 16 * kSteps * pool.size() / time;
-  }
-#endif
-  (void)isa, (void)pool;
-  return 0;
 }
 
 const char* arithmetic_name(Arithmetic arithmetic) {
@@ -120,15 +96,17 @@ struct Bench {
     const double gops = 2e-9 * static_cast<double>(rows * n * k) / time;
     const double gbs = 1e-9 * static_cast<double>(packed.bytes) / time;
     double peak = 0;  // measured right here: on a shared machine it is not the same a minute later
-    if (rows > 4 && arithmetic == Arithmetic::int8) peak = int8_peak(table.isa, pool);
-    if (rows > 4 && arithmetic == Arithmetic::f32) peak = bench::fma_gflops(table.isa, pool);
+    if (rows > 4 && arithmetic == Arithmetic::int8)
+      peak = engine::int8_peak(pool, table.isa, engine::Pick::best);
+    if (rows > 4 && arithmetic == Arithmetic::f32)
+      peak = engine::f32_peak(pool, table.isa, engine::Pick::best);
     std::printf("| %s | %s | %lld x %lld | %lld | %.0f | %.1f |", block_format(dtype).name.data(),
                 arithmetic_name(arithmetic), static_cast<long long>(n), static_cast<long long>(k),
                 static_cast<long long>(rows), gops, gbs);
     if (rows > 4 && peak > 0) std::printf(" %.0f%% of %.0f Gop/s |\n", 100 * gops / peak, peak);
     if (rows > 4 && peak <= 0) std::printf(" |\n");
     if (rows <= 4) {
-      const double ceiling = bench::read_gbs(packed.bytes, pool);
+      const double ceiling = engine::read_rate(pool, packed.bytes, engine::Pick::best);
       std::printf(" %.0f%% of %.1f GB/s |\n", 100 * gbs / ceiling, ceiling);
     }
   }

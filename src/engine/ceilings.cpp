@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <memory>
 #include <vector>
 
 #include "base/cpu.h"
+#include "layers/memory.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -19,18 +18,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRepetitions = 5;
+constexpr int kRepetitions = 5, kBestOf = 20;
+constexpr std::uint64_t kLeastRead = 256u << 20;
 constexpr std::int64_t kIterations = 1'000'000;  // of 12 independent instructions: a few milliseconds
 
-/// The median time of `body` on all workers at once.
-double median_seconds(ThreadPool& pool, FunctionRef<void(int worker)> body) {
+/// The time of `body` on all workers at once.
+double seconds(ThreadPool& pool, Pick pick, FunctionRef<void(int worker)> body) {
   pool.run(body);  // wakes threads, touches pages, raises clocks
-  std::vector<double> times;
-  for (int i = 0; i < kRepetitions; ++i) {
+  std::vector<double> times(pick == Pick::best ? kBestOf : kRepetitions);
+  for (double& time : times) {
     const auto start = Clock::now();
     pool.run(body);
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    time = std::chrono::duration<double>(Clock::now() - start).count();
   }
+  if (pick == Pick::best) return *std::ranges::min_element(times);
   std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
   return times[kRepetitions / 2];
 }
@@ -108,67 +109,79 @@ __attribute__((noinline)) void f32_plain(std::int64_t rounds) {
   asm volatile("" : : "m"(a));
 }
 
-double rate(ThreadPool& pool, double operations_a_round, void (*chain)(std::int64_t)) {
-  const double seconds = median_seconds(pool, [&](int) { chain(kIterations); });
-  return operations_a_round * static_cast<double>(kIterations) * pool.size() / seconds / 1e9;
+double rate(ThreadPool& pool, Pick pick, double operations_a_round, void (*chain)(std::int64_t)) {
+  const double time = seconds(pool, pick, [&](int) { chain(kIterations); });
+  return operations_a_round * static_cast<double>(kIterations) * pool.size() / time / 1e9;
 }
 
-/// Reads a private share of a buffer on each worker, in four streams.
-double read_rate(ThreadPool& pool, std::uint64_t bytes, int passes) {
-  const std::size_t share =
-      static_cast<std::size_t>(bytes) / static_cast<std::size_t>(pool.size()) / 4096 * 4096;
+}  // namespace
+
+double f32_peak(ThreadPool& pool, [[maybe_unused]] kernels::Isa isa, Pick pick) {
+#if defined(__x86_64__)
+  if (isa == kernels::Isa::avx512) return rate(pool, pick, 12 * 32, f32_avx512);
+  if (isa == kernels::Isa::avx2) return rate(pool, pick, 12 * 16, f32_avx2);
+#endif
+  return rate(pool, pick, 64 * 2, f32_plain);
+}
+
+double bf16_peak([[maybe_unused]] ThreadPool& pool, [[maybe_unused]] kernels::Isa isa,
+                 [[maybe_unused]] Pick pick) {
+#if defined(__x86_64__)
+  if (isa == kernels::Isa::avx512 && __builtin_cpu_supports("avx512bf16")) {
+    return rate(pool, pick, 12 * 64, bf16_avx512);
+  }
+#endif
+  return 0;
+}
+
+double int8_peak([[maybe_unused]] ThreadPool& pool, [[maybe_unused]] kernels::Isa isa,
+                 [[maybe_unused]] Pick pick) {
+#if defined(__x86_64__)
+  if (isa == kernels::Isa::avx512 && __builtin_cpu_supports("avx512vnni")) {
+    return rate(pool, pick, 12 * 128, int8_vnni512);
+  }
+  if (isa == kernels::Isa::avx2) return rate(pool, pick, 6 * 4 * 64, int8_avx2);
+#endif
+  return 0;
+}
+
+double read_rate(ThreadPool& pool, std::uint64_t bytes, Pick pick) {
+  const auto workers = static_cast<std::size_t>(pool.size());
+  const std::size_t share = static_cast<std::size_t>(bytes) / workers / 4096 * 4096;
   const std::size_t words = share / sizeof(std::uint64_t);
-  if (words == 0) return 0;
-  std::vector<std::unique_ptr<std::uint64_t[]>> buffers(static_cast<std::size_t>(pool.size()));
-  pool.run([&](int worker) {
-    auto& buffer = buffers[static_cast<std::size_t>(worker)];
-    buffer.reset(new std::uint64_t[words]);
-    std::memset(buffer.get(), worker + 1, share);
-  });
-  const auto body = [&](int worker) {
-    const std::uint64_t* p = buffers[static_cast<std::size_t>(worker)].get();
+  const auto buffer = layers::PageBuffer::create(share * workers);
+  if (words == 0 || !buffer.ok()) return 0;
+  const auto part = [&](int worker) {
+    return reinterpret_cast<std::uint64_t*>(buffer->data() + static_cast<std::size_t>(worker) * share);
+  };
+  pool.run([&](int worker) { std::fill_n(part(worker), words, worker + 1); });
+  const auto passes = static_cast<int>(std::clamp<std::uint64_t>(kLeastRead / bytes, 1, 64));
+  const double time = seconds(pool, pick, [&](int worker) {
+    const std::uint64_t* p = part(worker);
     for (int pass = 0; pass < passes; ++pass) {
-      constexpr std::size_t kLanes =
-          32;  // 256 bytes a round: enough for the compiler to keep several loads in flight
+      // 256 bytes a round: enough for the compiler to keep several loads in flight.
+      constexpr std::size_t kLanes = 32;
       std::uint64_t sums[kLanes] = {};
       for (std::size_t i = 0; i + kLanes <= words; i += kLanes) {
         for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] ^= p[i + lane];
       }
       asm volatile("" : : "m"(sums));
     }
-  };
-  const double seconds = median_seconds(pool, body);
-  return static_cast<double>(share) * passes * pool.size() / seconds / 1e9;
+  });
+  return static_cast<double>(share) * passes * pool.size() / time / 1e9;
 }
-
-}  // namespace
 
 Ceilings measure_ceilings(ThreadPool& pool, kernels::Isa isa, std::uint64_t weight_bytes) {
   Ceilings out;
   const long cache = std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0L);
-  const std::uint64_t wanted = std::max<std::uint64_t>(4 * static_cast<std::uint64_t>(cache), 256u << 20);
+  const std::uint64_t wanted = std::max<std::uint64_t>(4 * static_cast<std::uint64_t>(cache), kLeastRead);
   const std::uint64_t most = std::min<std::uint64_t>(std::uint64_t{1} << 30, available_memory() / 4);
-  out.dram_gbs = read_rate(pool, std::min(wanted, most), 1);
+  out.dram_gbs = read_rate(pool, std::min(wanted, most));
   out.resident_bytes = std::min(weight_bytes, most);
-  const auto passes = static_cast<int>(
-      std::clamp<std::uint64_t>((256u << 20) / std::max<std::uint64_t>(out.resident_bytes, 1), 1, 64));
-  out.resident_gbs = read_rate(pool, out.resident_bytes, passes);
-#if defined(__x86_64__)
-  if (isa == kernels::Isa::avx512) {
-    out.f32_gflops = rate(pool, 12 * 32, f32_avx512);
-    if (__builtin_cpu_supports("avx512vnni")) out.int8_gops = rate(pool, 12 * 128, int8_vnni512);
-    if (__builtin_cpu_supports("avx512bf16")) out.bf16_gflops = rate(pool, 12 * 64, bf16_avx512);
-    return out;
-  }
-  if (isa == kernels::Isa::avx2) {
-    out.f32_gflops = rate(pool, 12 * 16, f32_avx2);
-    out.int8_gops = rate(pool, 6 * 4 * 64, int8_avx2);
-    return out;
-  }
-#else
-  (void)isa;
-#endif
-  out.f32_gflops = rate(pool, 64 * 2, f32_plain);
+  out.resident_gbs = read_rate(pool, out.resident_bytes);
+  out.f32_gflops = f32_peak(pool, isa);
+  out.bf16_gflops = bf16_peak(pool, isa);
+  out.int8_gops = int8_peak(pool, isa);
   return out;
 }
 

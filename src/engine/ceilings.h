@@ -20,6 +20,18 @@ struct Ceilings {
   std::uint64_t resident_bytes = 0;
 };
 
+/// Which of the repetitions counts: the middle one beside other medians, the best one beside other bests.
+enum class Pick : std::uint8_t { median, best };
+
+/// Multiply-adds of all workers together with the best instructions of `isa`, in 10^9 operations a second; 0: it has none.
+double f32_peak(ThreadPool& pool, kernels::Isa isa, Pick pick = Pick::median);
+double bf16_peak(ThreadPool& pool, kernels::Isa isa, Pick pick = Pick::median);
+double int8_peak(ThreadPool& pool, kernels::Isa isa, Pick pick = Pick::median);
+
+/// Reading `bytes` in order and, when they are few, over and over, each worker its own share, in huge pages;
+/// 10^9 bytes a second. 0: no memory.
+double read_rate(ThreadPool& pool, std::uint64_t bytes, Pick pick = Pick::median);
+
 /// Medians over a few repetitions on all workers of the pool.
 Ceilings measure_ceilings(ThreadPool& pool, kernels::Isa isa, std::uint64_t weight_bytes);
 

@@ -40,41 +40,41 @@ std::string format_real(double value) {
   return out + digits.substr(0, point) + "." + digits.substr(point);
 }
 
-std::string format_integer(Integer value) {
-  if (value == 0) return "0";
+std::string digits_of(Integer value, unsigned base, bool capitals) {
+  const char* const names = capitals ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   auto rest = value < 0 ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
-  for (; rest > 0; rest /= 10) digits += static_cast<char>('0' + static_cast<int>(rest % 10));
-  if (value < 0) digits += '-';
+  do {
+    digits += names[static_cast<unsigned>(rest % base)];
+    rest /= base;
+  } while (rest > 0);
   std::reverse(digits.begin(), digits.end());
   return digits;
+}
+
+std::string format_integer(Integer value) {
+  return (value < 0 ? "-" : "") + digits_of(value, 10);
 }
 
 // --- repr and str
 
 namespace {
 
+/// The two-letter escapes that Python and JSON share, and whatever `quote` is; false for all else.
+bool append_short_escape(std::string& out, char32_t code, char quote) {
+  constexpr std::string_view kCodes = "\\\n\r\t", kLetters = "\\nrt";
+  if (code >= 0x80) return false;
+  const auto letter = static_cast<char>(code);
+  const std::size_t at = kCodes.find(letter);
+  if (at == std::string_view::npos && letter != quote) return false;
+  out += '\\';
+  out += at == std::string_view::npos ? quote : kLetters[at];
+  return true;
+}
+
 void append_escaped(std::string& out, char32_t code, char quote) {
-  switch (code) {
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    default:
-      break;
-  }
-  if (code == static_cast<char32_t>(quote)) {
-    out += '\\';
-    out += quote;
-  } else if (is_printable(code)) {
+  if (append_short_escape(out, code, quote)) return;
+  if (is_printable(code)) {
     encode(code, out);
   } else if (code < 0x100) {
     out += fmt::format("\\x{:02x}", static_cast<unsigned>(code));
@@ -278,32 +278,10 @@ class JsonWriter {
   }
 
   void append_code(std::string& out, char32_t code) const {
-    switch (code) {
-      case '"':
-        out += "\\\"";
-        return;
-      case '\\':
-        out += "\\\\";
-        return;
-      case '\n':
-        out += "\\n";
-        return;
-      case '\r':
-        out += "\\r";
-        return;
-      case '\t':
-        out += "\\t";
-        return;
-      case '\b':
-        out += "\\b";
-        return;
-      case '\f':
-        out += "\\f";
-        return;
-      default:
-        break;
-    }
-    if (code < 0x20 || (style_.ensure_ascii && code > 0x7E && code < 0x10000)) {
+    if (append_short_escape(out, code, '"')) return;
+    if (code == '\b' || code == '\f') {
+      out += code == '\b' ? "\\b" : "\\f";
+    } else if (code < 0x20 || (style_.ensure_ascii && code > 0x7E && code < 0x10000)) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));
     } else if (style_.ensure_ascii && code >= 0x10000) {
       const auto rest = static_cast<unsigned>(code) - 0x10000;

@@ -9,6 +9,8 @@ namespace lithe::chat {
 
 std::string format_real(double value);  // repr(float)
 std::string format_integer(Integer value);
+/// The digits of |value| in base 2 to 16, without sign or prefix.
+std::string digits_of(Integer value, unsigned base, bool capitals = false);
 
 void append_str(TextBuilder& out, const Value& value);
 void append_repr(TextBuilder& out, const Value& value);

@@ -57,17 +57,6 @@ std::string with_groups(const std::string& digits, char separator, std::size_t s
   return out;
 }
 
-std::string digits_in_base(Integer value, int base, bool capitals) {
-  if (value == 0) return "0";
-  std::string out;
-  for (auto rest = static_cast<unsigned __int128>(value); rest > 0; rest /= static_cast<unsigned>(base)) {
-    const int digit = static_cast<int>(rest % static_cast<unsigned>(base));
-    out += static_cast<char>(digit < 10 ? '0' + digit : (capitals ? 'A' : 'a') + digit - 10);
-  }
-  std::reverse(out.begin(), out.end());
-  return out;
-}
-
 std::string print_real(double value, int precision, char type, bool alternate) {
   const std::string pattern = std::string(alternate ? "%#" : "%") + ".*" + type;
   std::string out(static_cast<std::size_t>(std::snprintf(nullptr, 0, pattern.c_str(), precision, value)),
@@ -116,12 +105,12 @@ Text place_number(bool negative, const std::string& prefix, std::string digits, 
 }
 
 Text place_integer(Integer value, const Spec& spec, bool untrusted, Budget& budget) {
-  const int base = spec.type == 'b'                       ? 2
-                   : spec.type == 'o'                     ? 8
-                   : spec.type == 'x' || spec.type == 'X' ? 16
-                                                          : 10;
+  const unsigned base = spec.type == 'b'                       ? 2
+                        : spec.type == 'o'                     ? 8
+                        : spec.type == 'x' || spec.type == 'X' ? 16
+                                                               : 10;
   const std::string prefix = !spec.alternate || base == 10 ? "" : std::string("0") + spec.type;
-  std::string digits = digits_in_base(value < 0 ? -value : value, base, spec.type == 'X');
+  std::string digits = digits_of(value, base, spec.type == 'X');
   if (spec.precision) {  // of %-formats: at least so many digits
     const auto least = static_cast<std::size_t>(*spec.precision);
     if (digits.size() < least) digits.insert(0, least - digits.size(), '0');
