@@ -41,9 +41,13 @@ Result<Bpe> Bpe::create(const TokenTable& tokens, std::span<const std::string_vi
       bpe.byte_pairs_[left * 256 + right] = l == kNoToken || r == kNoToken ? kNoRank : bpe.merges_.find(l, r);
     }
   }
-  bpe.chars_ = CharTable(tokens, bpe.merges_, bpe.byte_ids_);
   bpe.reachable_ = std::make_unique<std::atomic<std::uint8_t>[]>(tokens.size());
   return bpe;
+}
+
+const CharTable& Bpe::chars() const {
+  std::call_once(chars_->once, [this] { chars_->table = CharTable(*tokens_, merges_, byte_ids_); });
+  return chars_->table;
 }
 
 WordEncoder::WordEncoder(const Bpe& bpe, std::size_t text_size) : bpe_(&bpe) {
@@ -145,8 +149,9 @@ std::size_t WordEncoder::split_symbols(std::string_view word, bool whole_charact
   for (std::size_t i = 0; i < word.size();) {
     const auto byte = static_cast<std::uint8_t>(word[i]);
     if (byte >= 0xC2 && whole_characters) {
+      if (chars_ == nullptr) chars_ = &bpe_->chars();
       const std::uint32_t length = utf8_length(byte);
-      const TokenId id = bpe_->chars_.find(word, i, length);
+      const TokenId id = chars_->find(word, i, length);
       if (id != kNoToken) {
         ids_[count++] = id;
         i += length;

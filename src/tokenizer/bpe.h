@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,11 +29,18 @@ class Bpe {
 
  private:
   friend class WordEncoder;
-  explicit Bpe(const TokenTable& tokens) : tokens_(&tokens) {}
+  explicit Bpe(const TokenTable& tokens) : tokens_(&tokens), chars_(std::make_unique<Chars>()) {}
+
+  /// Made when the first text beyond ASCII asks for it, by whichever thread that is: a third of the start-up.
+  struct Chars {
+    std::once_flag once;
+    CharTable table;
+  };
+  const CharTable& chars() const;
 
   const TokenTable* tokens_;
   MergeTable merges_;
-  CharTable chars_;
+  std::unique_ptr<Chars> chars_;
   bool ignore_merges_ = false;
   std::array<TokenId, 256> byte_ids_{};
   std::vector<Rank> byte_pairs_;  // [256 * 256]: the rank of two bytes; the first lookups of every word
@@ -75,6 +83,7 @@ class WordEncoder {
   void merge_long(std::size_t count, std::vector<TokenId>& out);
 
   const Bpe* bpe_;
+  const CharTable* chars_ = nullptr;  // once there was a character beyond ASCII
   std::vector<Cached> cache_;
   std::size_t cache_mask_ = 0;
   std::vector<TokenId> ids_;
