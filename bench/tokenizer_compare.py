@@ -6,7 +6,8 @@
 
 Runs take turns; the median of the rounds is printed in MB/s. Hugging Face is built from the file itself
 (tests/oracle/hf_reference.py) and gets the text in lines, its favourable case: whole texts are slower. llama.cpp is
-timed as a program, less its time on a text of one letter. Needs: tokenizers, gguf.
+timed as a program, less its time on a text of one letter; so that the difference stands out, its text is the same one
+over and over, 2 MB of it, and printing the ids is in its time. Needs: tokenizers, gguf.
 """
 import argparse
 import os
@@ -22,6 +23,8 @@ os.environ["RAYON_NUM_THREADS"] = "1"
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "oracle"))
 import hf_reference  # noqa: E402
 
+LLAMA_BYTES = 2_000_000
+
 
 def lithe(bench, model, text):
     line = subprocess.run([bench, model, text], capture_output=True, text=True, check=True).stdout.splitlines()[-1]
@@ -35,17 +38,19 @@ def hugging_face(tokenizer, text, size):
     return size / 1e6 / (time.perf_counter() - start)
 
 
-def llama_cpp(program, model, path, size):
-    def run(file):
-        start = time.perf_counter()
-        subprocess.run([program, "-m", model, "-f", file, "--ids", "--log-disable", "--no-bos"], capture_output=True,
-                       check=True)
-        return time.perf_counter() - start
+def llama_cpp(program, model, text):
+    def run(body):
+        with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+            file.write(body)
+            file.flush()
+            start = time.perf_counter()
+            subprocess.run([program, "-m", model, "-f", file.name, "--ids", "--log-disable", "--no-bos"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            return time.perf_counter() - start
 
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as short:
-        short.write("a")
-        short.flush()
-        return size / 1e6 / max(run(path) - run(short.name), 1e-9)
+    data = text.encode("utf-8")
+    long = data * -(-LLAMA_BYTES // len(data))
+    return len(long) / 1e6 / max(run(long) - run(b"a"), 1e-9)
 
 
 def main():
@@ -66,7 +71,7 @@ def main():
             ours.append(lithe(args.bench, args.model, path))
             theirs.append(hugging_face(reference, lines, size))
             if args.llama_cpp:
-                llama.append(llama_cpp(args.llama_cpp, args.model, path, size))
+                llama.append(llama_cpp(args.llama_cpp, args.model, text))
         a, b = statistics.median(ours), statistics.median(theirs)
         c = f"{statistics.median(llama):.2f} | {a / statistics.median(llama):.1f}" if llama else "- | -"
         print(f"| {pathlib.Path(path).name} | {a:.1f} | {b:.2f} | {a / b:.1f} | {c} |", flush=True)

@@ -206,6 +206,17 @@ class DefaultModel(harness.Case):
         self.assertEqual(self.out(*base, "-t", 2), one)
         self.assertTrue(self.out(*base, "--precision", "f32").startswith(" Paris"))
 
+    def test_no_weight_is_twice_in_memory(self):
+        model = harness.default_model()
+        process = subprocess.Popen([harness.BIN, "run", "-m", model, "-p", "Hello", "-n", "8"], stdout=subprocess.DEVNULL,
+                                   env=harness.clean_environment(**self.env))
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        memory = self.json("inspect", "-m", model, "--json")["memory"]
+        held = memory["weights_bytes"] + 128 * memory["kv_bytes_per_token"]
+        self.assertLess(usage.ru_maxrss * 1024, 1.05 * held + 50e6)
+
 
 if __name__ == "__main__":
     harness.main()
