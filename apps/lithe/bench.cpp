@@ -19,7 +19,7 @@ namespace {
 
 struct BenchFlags {
   std::string models, prompts, generates, depths = "0", rows = "1", threads, attention = "flash",
-                                          kv_types = "auto", batch = "2048", ubatch = "512", output = "md",
+                                          kv_types = "auto", batch = "2048", ubatch, output = "md",
                                           precision = "auto";
   int repetitions = 5;
   bool kv_cache = true;
@@ -203,11 +203,11 @@ Result<std::vector<engine::SpeedTest>> make_tests(const BenchFlags& flags) {
   constexpr std::int64_t kMost = 1 << 24;
   // As llama-bench: both tests when neither is named, only the named one otherwise.
   const bool neither = flags.prompts.empty() && flags.generates.empty();
-  LITHE_ASSIGN_OR_RETURN(auto prompts, parse_list("-p",
-                                                  neither                 ? "512"
-                                                  : flags.prompts.empty() ? "0"
-                                                                          : flags.prompts,
-                                                  0, kMost));
+  LITHE_ASSIGN_OR_RETURN(const auto prompts, parse_list("-p",
+                                                        neither                 ? "512"
+                                                        : flags.prompts.empty() ? "0"
+                                                                                : flags.prompts,
+                                                        0, kMost));
   LITHE_ASSIGN_OR_RETURN(const auto generates, parse_list("-n",
                                                           neither                   ? "128"
                                                           : flags.generates.empty() ? "0"
@@ -216,19 +216,22 @@ Result<std::vector<engine::SpeedTest>> make_tests(const BenchFlags& flags) {
   LITHE_ASSIGN_OR_RETURN(const auto depths, parse_list("-d", flags.depths, 0, kMost));
   LITHE_ASSIGN_OR_RETURN(const auto rows, parse_list("-npl", flags.rows, 1, 4096));
   LITHE_ASSIGN_OR_RETURN(const auto batches, parse_list("-b", flags.batch, 1, kMost));
-  LITHE_ASSIGN_OR_RETURN(const auto ubatches, parse_list("-ub", flags.ubatch, 1, kMost));
+  // Naive attention over pieces of a prompt is already half way to the chunked one: a comparison of algorithms takes
+  // each prompt whole unless told otherwise.
+  const bool whole = flags.ubatch.empty() && flags.attention != "flash";
+  LITHE_ASSIGN_OR_RETURN(const auto ubatches,
+                         parse_list("-ub", flags.ubatch.empty() ? "512" : flags.ubatch, 1, kMost));
   std::vector<engine::SpeedTest> tests;
   const auto add = [&](std::int64_t prompt, std::int64_t generate, std::int64_t depth, std::int64_t row_count,
                        std::int64_t step) {
     if (prompt + generate == 0) return;
     engine::SpeedTest test;
     test.prompt = prompt, test.generate = generate, test.depth = depth, test.rows = row_count,
-    test.step = step;
+    test.step = whole ? std::max(step, prompt) : step;
     test.kv_cache = flags.kv_cache || prompt > 0;
     test.repetitions = flags.repetitions;
     tests.push_back(test);
   };
-  std::sort(prompts.begin(), prompts.end());  // so that each one's peak of attention memory is its own
   for (const std::int64_t batch : batches) {
     for (const std::int64_t ubatch : ubatches) {
       const std::int64_t step = std::min(batch, ubatch);
@@ -279,7 +282,7 @@ Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<
     row.attention = setup.attention;
     row.kv_type = block_format(loaded->model().options().kv_dtype).name;
     row.precision = flags.precision;
-    row.batch = batches.front();
+    row.batch = std::max(batches.front(), test.step);
     row.ubatch = test.step;
     row.test = test;
     row.speed = std::move(speed).value();
@@ -342,9 +345,9 @@ Run add_bench(CLI::App& app) {
   app.add_option("-b,--batch-size", flags->batch, "Most tokens of a batch")
       ->type_name("N,...")
       ->capture_default_str();
-  app.add_option("--ub,--ubatch-size,--max-num-batched-tokens", flags->ubatch, "-ub: most tokens of one pass")
-      ->type_name("N,...")
-      ->capture_default_str();
+  app.add_option("--ub,--ubatch-size,--max-num-batched-tokens", flags->ubatch,
+                 "-ub: most tokens of one pass; default 512, or the whole prompt where --attention compares")
+      ->type_name("N,...");
   app.add_option("--ctk,--cache-type-k,--kv-cache-dtype,--ctv,--cache-type-v", flags->kv_types,
                  "-ctk: types of keys and values")
       ->type_name("f16,...");
@@ -362,7 +365,7 @@ Run add_bench(CLI::App& app) {
       "Examples:\n"
       "  lithe bench -m model.gguf -p 512 -n 128 -d 0,2048 -npl 1 -r 5 -t 2 -o md\n"
       "  lithe bench -m model.gguf -n 64 -npl 1,8,16,32\n"
-      "  lithe bench -m model.gguf -p 512,2048,4096 -ub 4096 --attention flash,naive,chunked\n"
+      "  lithe bench -m model.gguf -p 512,2048,4096 --attention flash,naive,chunked\n"
       "  lithe bench -m model.gguf -n 32 -d 256 --no-kv-cache");
   return [flags] { return bench(*flags); };
 }

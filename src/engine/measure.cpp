@@ -143,6 +143,8 @@ Result<Speed> measure(LoadedModel& model, const SpeedTest& test, FunctionRef<boo
   price(model, test, speed);
   Bench bench(model, pool, test);
   if (test.depth > 0) LITHE_RETURN_IF_ERROR(bench.prefill(test.depth));
+  model.model()
+      .reset_peak_attention();  // what the test itself needs, not the tests before it or filling the cache
   for (int i = -1; i < test.repetitions; ++i) {
     if (!keep_going()) return cancelled("stopped");
     if (!test.kv_cache && i >= 0) {  // recomputing leaves longer caches behind

@@ -59,6 +59,7 @@ class ExecContext {
   void note_attention_bytes(std::uint64_t bytes) {
     if (bytes > peak_attention_bytes_) peak_attention_bytes_ = bytes;
   }
+  void reset_peak_attention_bytes() { peak_attention_bytes_ = 0; }
 
  private:
   ThreadPool* pool_;

@@ -49,6 +49,10 @@ ModelMemory Model::memory() const {
           .peak_attention = impl_->decoder.context().peak_attention_bytes()};
 }
 
+void Model::reset_peak_attention() {
+  impl_->decoder.context().reset_peak_attention_bytes();
+}
+
 std::uint64_t Model::decode_bytes() const {
   std::uint64_t bytes = 0;
   for (const layers::Linear* linear : impl_->decoder.weights().linears()) bytes += linear->weight_bytes();

@@ -33,7 +33,7 @@ struct ModelOptions {
 struct ModelMemory {
   std::uint64_t weights = 0;         // packed weights
   std::uint64_t kv_page = 0;         // one page of kernels::kPageTokens tokens, all layers
-  std::uint64_t peak_attention = 0;  // largest attention scratch so far
+  std::uint64_t peak_attention = 0;  // largest attention scratch since the load or reset_peak_attention()
 };
 
 /// Not thread-safe: one forward() at a time. The pool must outlive it.
@@ -48,6 +48,7 @@ class Model {
   const ArchSpec& spec() const;
   const ModelOptions& options() const;
   ModelMemory memory() const;
+  void reset_peak_attention();
   /// Bytes of weights read for one decoded token: the bandwidth floor of decode.
   std::uint64_t decode_bytes() const;
   /// Multiply-adds per token in the layers / in the head: the arithmetic floor of prefill.

@@ -31,11 +31,26 @@ class Bench(harness.Case):
         for row in rows:
             self.assertGreater(row["peak_attention_bytes"], 0)
 
-    def test_naive_attention_needs_memory_by_the_length(self):
-        rows = self.json("bench", "-m", self.random(), "-p", "64,256", "-ub", 256, "-r", 1, "-t", 1, "--attention", "naive",
-                         "-o", "json")
-        small, large = (r["peak_attention_bytes"] for r in rows)
-        self.assertGreater(large, 2 * small)      # flash needs the same for both
+    def test_each_row_states_the_attention_memory_of_its_own_prompt(self):
+        # Longest first, and a short one again: a peak that outlives its test would show.
+        lengths = (1024, 512, 256, 512)
+        rows = self.json("bench", "-m", self.random(), "-p", ",".join(map(str, lengths)), "-r", 1, "-t", 1, "--attention",
+                         "naive,flash,chunked", "-o", "json")
+        peaks = {mode: [r["peak_attention_bytes"] for r in rows if r["attention"] == mode]
+                 for mode in ("naive", "flash", "chunked")}
+        for length, peak in zip(lengths, peaks["naive"]):
+            self.assertGreaterEqual(peak, 4 * length * length)
+        longest, middle, short, again = peaks["naive"]
+        self.assertEqual(middle, again)
+        self.assertAlmostEqual((longest - middle) / (middle - short), 4, delta=0.4)     # quadratic
+        for mode in ("flash", "chunked"):
+            self.assertLess(max(peaks[mode]), 1.1 * min(peaks[mode]), mode)
+            self.assertLess(max(peaks[mode]), peaks["naive"][0] / 2, mode)
+
+    def test_a_given_ubatch_cuts_every_algorithm(self):
+        rows = self.json("bench", "-m", self.random(), "-p", 512, "-ub", 64, "-r", 1, "-t", 1, "--attention", "naive", "-o",
+                         "json")
+        self.assertLess(rows[0]["peak_attention_bytes"], 4 * 512 * 512)
 
     def test_without_cache(self):
         (row,) = self.json("bench", "-m", self.random(), "-n", 3, "-d", 8, "-r", 1, "--no-kv-cache", "-o", "json")
