@@ -1,6 +1,7 @@
 // How fast attention runs, and which share of the machine that is.
 //
 //   attention_bench [--isa avx512] [--threads 2] [--model smollm|llama1b] [--kv f16] [--what prefill|decode]
+//                  [--tokens 2048]  (this length alone)
 //                  [--clock cpu]   (with one thread: CPU time, for a machine that others use too)
 //
 // prefill: GFLOP/s counts 2 * (key_dim + value_dim) for every visible (query, key) pair; the share is of the FMA peak
@@ -145,6 +146,7 @@ class Bench {
 
 struct Options {
   std::string isa, model = "smollm", kv, what;
+  std::int64_t tokens = 0;
   int threads = default_threads();
 };
 
@@ -153,6 +155,7 @@ void prefill(const Options& options, const Shape& shape, DType dtype, const kern
   const double peak = engine::f32_peak(pool, table.isa, engine::Pick::best);
   using layers::AttentionMode;
   for (const std::int64_t rows : {512, 2048}) {
+    if (options.tokens != 0 && options.tokens != rows) continue;
     Bench bench(shape, dtype, table, pool, rows);
     std::vector<kvcache::SequenceCache> caches;
     caches.push_back(bench.sequence(rows));
@@ -172,8 +175,10 @@ void prefill(const Options& options, const Shape& shape, DType dtype, const kern
   }
 }
 
-void decode(const Shape& shape, DType dtype, const kernels::KernelTable& table, ThreadPool& pool) {
-  for (const std::int64_t depth : {128, 1024, 4096}) {
+void decode(const Options& options, const Shape& shape, DType dtype, const kernels::KernelTable& table,
+            ThreadPool& pool) {
+  for (const std::int64_t depth : {128, 1024, 2048, 4096}) {
+    if (options.tokens != 0 && options.tokens != depth) continue;
     Bench bench(shape, dtype, table, pool, depth);
     std::vector<kvcache::SequenceCache> caches;
     caches.push_back(bench.sequence(depth));
@@ -185,6 +190,7 @@ void decode(const Shape& shape, DType dtype, const kernels::KernelTable& table, 
         table.name.data(), shape.name, name_of(dtype), static_cast<long long>(depth), seconds * 1e3, gbs,
         100 * gbs / ceiling, ceiling);
   }
+  if (options.tokens != 0) return;
   Bench bench(shape, dtype, table, pool, 32 * 256);
   std::vector<kvcache::SequenceCache> caches;
   for (int i = 0; i < 32; ++i) caches.push_back(bench.sequence(192));
@@ -210,6 +216,8 @@ int run(int argc, char** argv) {
       options.kv = value;
     else if (flag == "--what")
       options.what = value;
+    else if (flag == "--tokens")
+      options.tokens = std::atoll(value.c_str());
     else if (flag == "--clock")
       cpu_clock = value == "cpu";
     else
@@ -226,7 +234,7 @@ int run(int argc, char** argv) {
         if (!options.kv.empty() && options.kv != name_of(dtype)) continue;
         const kernels::KernelTable& table = **kernels::kernel_table(isa);
         if (options.what != "decode") prefill(options, shape, dtype, table, pool);
-        if (options.what != "prefill" && options.what != "flash") decode(shape, dtype, table, pool);
+        if (options.what != "prefill" && options.what != "flash") decode(options, shape, dtype, table, pool);
       }
     }
   }

@@ -60,10 +60,21 @@ void clear(const State& state, std::int64_t lines) {
   std::fill(state.output, state.output + lines * state.stride, 0.0f);
 }
 
-// q * scale of one line into its column of a tile's [key_dim][kTileLines].
-void scale_query(const AttentionJob& job, std::int64_t row, int head, float* column) {
-  const float* q = job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim;
-  for (std::int64_t i = 0; i < job.kv.shape.key_dim; ++i) column[i * kTileLines] = q[i] * job.scale;
+const float* query_of(const AttentionJob& job, std::int64_t row, int head) {
+  return job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim;
+}
+
+// The query of one line, scaled for scores in base 2, into its place in a tile (see kQueryChunk).
+void scale_query(const AttentionJob& job, std::int64_t row, int head, float* out) {
+  static_assert(kQueryChunk % kLanes == 0);
+  const float* q = query_of(job, row, head);
+  const auto scale = hn::Set(Floats(), job.scale * kLog2E);
+  const std::int64_t dim = job.kv.shape.key_dim;
+  for (std::int64_t i = 0; i < dim; i += kLanes) {
+    const auto x = dim - i >= kLanes ? hn::LoadU(Floats(), q + i) : load_first(q + i, dim - i);
+    hn::Store(hn::Mul(x, scale), Floats(),
+              out + i / kQueryChunk * kQueryChunk * kTileLines + i % kQueryChunk);
+  }
 }
 
 // out = output / sum, the head's sink counted in; zeros when nothing was seen.
@@ -72,9 +83,9 @@ void finish_line(const AttentionJob& job, std::int64_t row, int head, float max,
   const Floats d;
   float factor = 1;
   if (job.sinks != nullptr) {
-    const float higher = std::max(max, job.sinks[head]);
-    factor = exp_one(max - higher);
-    sum = sum * factor + exp_one(job.sinks[head] - higher);
+    const float sink = job.sinks[head] * kLog2E, higher = std::max(max, sink);
+    factor = hn::GetLane(exp2(hn::Set(d, max - higher)));
+    sum = sum * factor + hn::GetLane(exp2(hn::Set(d, sink - higher)));
   }
   const std::int64_t dim = job.kv.shape.value_dim;
   float* out = job.out + row * job.out_stride + std::int64_t{head} * dim;
@@ -100,8 +111,9 @@ class Int8Tile {
  public:
   static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
     const std::int64_t quads = (shape.key_dim + 3) / 4, groups = (shape.key_dim + 31) / 32;
-    return tiles(lines) * (padded(quads * kTileLines) + 2 * padded(groups * kTileLines)) +
-           2 * kTileLines * kKeyBlock / 4 + kLineSlots + kKeyBlock;
+    return tiles(lines) *
+               (padded(quads * kTileLines) + padded(groups * kTileLines) + padded(2 * groups * kTileLines)) +
+           2 * kTileLines * kKeyBlock / 4 + kLineSlots + WeightUnits::kFloats;
   }
 
   Int8Tile() = default;
@@ -109,22 +121,23 @@ class Int8Tile {
       : quads_((shape.key_dim + 3) / 4), groups_((shape.key_dim + 31) / 32) {
     codes_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(quads_ * kTileLines)));
     offsets_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(groups_ * kTileLines)));
-    scales_ = carver.take(tiles(lines) * padded(groups_ * kTileLines));
+    scales_ = carver.take(tiles(lines) * padded(2 * groups_ * kTileLines));
     weights_.high = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
     weights_.low = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
     weights_.scales = carver.take(kLineSlots);
-    value_scales_ = carver.take(kKeyBlock);
+    units_ = WeightUnits(carver.take(WeightUnits::kFloats));
   }
 
   Int8Queries queries(std::int64_t line) const {
     const std::int64_t tile = line / kTileLines;
     return {codes_ + tile * padded(quads_ * kTileLines), offsets_ + tile * padded(groups_ * kTileLines),
-            scales_ + tile * padded(groups_ * kTileLines)};
+            scales_ + tile * padded(2 * groups_ * kTileLines)};
   }
 
   void set_block(const BlockReader& reader, const BlockRange& range, std::int64_t padded_value_dim) {
     block_.key_scales = reader.layout().key_scales;
     block_.padded_value_dim = padded_value_dim;
+    float* const value_scales = units_.start_block();
     for (std::int64_t i = 0; i < kBlockPages; ++i) {
       const std::byte* page = reader.page(range, i);
       for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
@@ -133,19 +146,20 @@ class Int8Tile {
       }
       block_.values[i] = page + reader.layout().values;
       half_to_float(reinterpret_cast<const Half*>(page + reader.layout().value_scales), kPageTokens,
-                    value_scales_ + i * kPageTokens);
+                    value_scales + i * kPageTokens);
     }
   }
 
   void attend(const TileRange& tile, std::int64_t key_dim, float soft_cap, float* scores, const State& part) {
-    attend_int8(queries(tile.line), tile.count, key_dim, block_, value_scales_, tile.begin, tile.end,
-                soft_cap, scores, weights_, part);
+    attend_int8(queries(tile.line), tile.count, key_dim, block_, units_, tile.begin, tile.end, soft_cap,
+                scores, weights_, part);
   }
 
  private:
   std::int64_t quads_ = 0, groups_ = 0;
   std::int32_t *codes_ = nullptr, *offsets_ = nullptr;
-  float *scales_ = nullptr, *value_scales_ = nullptr;
+  float* scales_ = nullptr;
+  WeightUnits units_;
   Int8Weights weights_{};
   Int8Block block_{};
 };
@@ -172,22 +186,22 @@ class FlashTile {
     if (integers()) {
       int8_ = Int8Tile(shape, lines_, carver);
       for (std::int64_t line = 0; line < lines_; ++line) {
-        const float* q = job.q + row(line) * job.q_stride + std::int64_t{head(line)} * shape.key_dim;
-        quantize_query(q, job.scale, shape.key_dim, line % kTileLines, int8_.queries(line));
+        quantize_query(query_of(job, row(line), head(line)), job.scale * kLog2E, shape.key_dim,
+                       line % kTileLines, int8_.queries(line));
       }
       return;
     }
 #endif
-    q_ = carver.take(tiles(lines_) * kTileLines * shape.key_dim);
+    q_ = carver.take(tiles(lines_) * kTileLines * padded(shape.key_dim));
     keys_ = carver.take(kKeyBlock * shape.key_dim);
     values_ = carver.take(kKeyBlock * padded(shape.value_dim));
     for (std::int64_t line = 0; line < lines_; ++line) {
-      scale_query(job, row(line), head(line), tile_query(line) + line % kTileLines);
+      scale_query(job, row(line), head(line), tile_query(line) + line % kTileLines * kQueryChunk);
     }
   }
 
   static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
-    const std::int64_t f32 = padded(tiles(lines) * kTileLines * shape.key_dim) +
+    const std::int64_t f32 = tiles(lines) * kTileLines * padded(shape.key_dim) +
                              padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
     std::int64_t own = f32;
 #if HWY_TARGET == HWY_AVX3
@@ -211,15 +225,16 @@ class FlashTile {
     const std::int64_t origin = block * kKeyBlock;
     const BlockRange range{block, std::max<std::int64_t>(0, seen_.begin - origin),
                            std::min<std::int64_t>(kKeyBlock, seen_.end - origin)};
+    const bool once = lines_ <= kTileLines;  // decoding into scratch would not be shared
+    if (once) reader_.touch(range, seen_.end);
 #if HWY_TARGET == HWY_AVX3
     if (integers()) {
       int8_.set_block(reader_, range, part_.stride);
       return for_lines(origin, emit, [&](TileRange& tile) {
-        int8_.attend(tile, job_.kv.shape.key_dim, job_.soft_cap, scores_, part_);
+        int8_.attend(tile, job_.kv.shape.key_dim, job_.soft_cap * kLog2E, scores_, part_);
       });
     }
 #endif
-    const bool once = lines_ <= kTileLines;  // decoding into scratch would not be shared
     if (job_.kv.shape.dtype == DType::f32 && reader_.in_place_possible()) {
       attend_floats(reader_.in_place<float>(range), origin, emit);
     } else if (job_.kv.shape.dtype == DType::f16 && once && reader_.in_place_possible()) {
@@ -270,7 +285,7 @@ class FlashTile {
     for (int l = 0; l < tile.count; ++l) {
       if (tile.begin[l] == tile.end[l]) continue;
       const MaxSum result =
-          softmax_line(scores_ + l * ScoreStride::value, tile.begin[l], tile.end[l], job_.soft_cap);
+          softmax_line(scores_ + l * ScoreStride::value, tile.begin[l], tile.end[l], job_.soft_cap * kLog2E);
       part_.max[l] = result.max;
       part_.sum[l] = result.sum;
       if (result.max == kMinusInfinity) tile.end[l] = tile.begin[l];
@@ -279,7 +294,7 @@ class FlashTile {
   }
 
   float* tile_query(std::int64_t line) const {
-    return q_ + line / kTileLines * kTileLines * job_.kv.shape.key_dim;
+    return q_ + line / kTileLines * kTileLines * padded(job_.kv.shape.key_dim);
   }
 
   const AttentionJob& job_;
@@ -394,7 +409,7 @@ constexpr Chunk kChunk{64, 1024};  // of chunked
 std::int64_t materialised_floats(const AttentionJob& job, const Chunk& chunk) {
   const KvShape& shape = job.kv.shape;
   const std::int64_t stride = (chunk.keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock + 16;
-  return chunk.rows * stride + padded(kTileLines * shape.key_dim) +
+  return chunk.rows * stride + kTileLines * padded(shape.key_dim) +
          2 * state_floats(chunk.rows, shape.value_dim) + padded(kKeyBlock * shape.key_dim) +
          kKeyBlock * padded(shape.value_dim);
 }
@@ -408,7 +423,7 @@ void materialised(const AttentionJob& job, int head, const Chunk& chunk, std::sp
   const std::int64_t stride = (chunk.keys + kKeyBlock - 1) / kKeyBlock * kKeyBlock + 16;
   Carver carver(scratch);
   float* const scores = carver.take(chunk.rows * stride);
-  float* const q = carver.take(kTileLines * shape.key_dim);
+  float* const q = carver.take(kTileLines * padded(shape.key_dim));
   const State state = take_state(carver, chunk.rows, shape.value_dim);
   const State part = take_state(carver, chunk.rows, shape.value_dim);
   float* const keys = carver.take(kKeyBlock * shape.key_dim);
@@ -431,7 +446,7 @@ void materialised(const AttentionJob& job, int head, const Chunk& chunk, std::sp
         }
       };
       for_blocks([&](const Block<float>& block, std::int64_t at, std::int64_t end, std::int64_t r, int tile) {
-        for (int l = 0; l < tile; ++l) scale_query(job, row + r + l, head, q + l);
+        for (int l = 0; l < tile; ++l) scale_query(job, row + r + l, head, q + l * kQueryChunk);
         score_lines(q, tile, shape.key_dim, block, 0, end, scores + r * stride + at, stride);
       });
       clear(part, rows);
@@ -442,7 +457,7 @@ void materialised(const AttentionJob& job, int head, const Chunk& chunk, std::sp
         float* s = scores + r * stride;
         const State tile = tile_of(part, r / kTileLines * kTileLines);
         const MaxSum result =
-            begin < end ? softmax_line(s, begin, end, job.soft_cap) : MaxSum{kMinusInfinity, 0};
+            begin < end ? softmax_line(s, begin, end, job.soft_cap * kLog2E) : MaxSum{kMinusInfinity, 0};
         tile.max[r % kTileLines] = result.max;
         tile.sum[r % kTileLines] = result.sum;
         const bool none = result.max == kMinusInfinity;

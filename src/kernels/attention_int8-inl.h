@@ -5,6 +5,7 @@
 // (weights are at most 1), as two unsigned bytes. Integer sums have no order, so promise 1 is free here. What the
 // rounding costs is measured in docs/performance.md.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/attention_blocks-inl.h"
@@ -30,11 +31,22 @@ inline constexpr bool kIntegerTiles = HWY_TARGET == HWY_AVX3;
 
 inline constexpr int kInt8Lines = 6;  // lines of a register tile
 
+/// sum + products of unsigned and signed bytes, four a lane. Not the intrinsic: GCC 12 copies its accumulators.
+HWY_INLINE __m512i dot_bytes(__m512i sum, __m512i unsigned_bytes, __m512i signed_bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
+  return sum;
+}
+
+// Sums start from the bits of this float: as many units above it they end, as a float. |sum| < 2^22 here.
+inline constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
+inline constexpr std::int32_t kMagicBits = 0x4b400000;
+
 /// Queries of a tile of kTileLines lines.
 struct Int8Queries {
-  std::int32_t* codes;    // [key_dim / 4][kTileLines], four signed bytes each
-  std::int32_t* offsets;  // [groups][kTileLines]: -128 * sum of codes, since key codes are 128 too big
-  float* scales;          // [groups][kTileLines]
+  std::int32_t* codes;  // [key_dim / 4][kTileLines], four signed bytes each
+  std::int32_t*
+      offsets;    // [groups][kTileLines]: kMagicBits - 128 * sum of codes, since key codes are 128 too big
+  float* scales;  // [groups][kTileLines][2]: scale, and -kMagic * scale
 };
 
 /// q * scale of one line, q: [key_dim] -> column `line` of the tile.
@@ -53,7 +65,7 @@ inline void quantize_query(const float* q, float scale, std::int64_t dim, std::i
     const float largest = hn::GetLane(hn::MaxOfLanes(d, abs));
     // 0, or NaN if a value is not finite: such a query must not come out as a number.
     const float fault = hn::GetLane(hn::SumOfLanes(d, hn::Mul(FloatVec{_mm512_add_ps(x0, x1)}, hn::Zero(d))));
-    const __m512 inverse = _mm512_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
+    const __m512 inverse = _mm512_set1_ps(largest > 1e-30f ? 127.0f / largest : 0.0f);
     const __m512i c0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, inverse));
     const __m512i c1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, inverse));
     const std::int32_t sum = hn::GetLane(hn::SumOfLanes(di, hn::Vec<decltype(di)>{_mm512_add_epi32(c0, c1)}));
@@ -62,8 +74,11 @@ inline void quantize_query(const float* q, float scale, std::int64_t dim, std::i
     _mm_storeu_si128(reinterpret_cast<__m128i*>(quads + 4), _mm512_cvtepi32_epi8(c1));
     std::int32_t* codes = out.codes + begin / 4 * kTileLines + line;
     for (std::int64_t quad = 0; quad * 4 < left; ++quad) codes[quad * kTileLines] = quads[quad];
-    out.offsets[group * kTileLines + line] = -128 * sum;
-    out.scales[group * kTileLines + line] = largest / 127.0f + fault;
+    out.offsets[group * kTileLines + line] = kMagicBits - 128 * sum;
+    // Two bits short, so that kMagic times it is exact.
+    const float unit = std::bit_cast<float>(std::bit_cast<std::uint32_t>(largest / 127.0f) & ~3u) + fault;
+    out.scales[(group * kTileLines + line) * 2] = unit;
+    out.scales[(group * kTileLines + line) * 2 + 1] = -kMagic * unit;
   }
 }
 
@@ -98,15 +113,18 @@ HWY_NOINLINE void int8_score_tile(const Int8Queries& q, std::int64_t first_line,
         const std::int32_t* codes = q.codes + quad * kTileLines + first_line;
         unroll<L>([&](auto l) LITHE_SIMD {
           const __m512i x = _mm512_set1_epi32(codes[l]);
-          unroll<V>([&](auto j) LITHE_SIMD { sum[l][j] = _mm512_dpbusd_epi32(sum[l][j], key[j], x); });
+          unroll<V>([&](auto j) LITHE_SIMD { sum[l][j] = dot_bytes(sum[l][j], key[j], x); });
         });
       }
+      const float* scales = q.scales + per_line * 2;
       unroll<V>([&](auto j) LITHE_SIMD {
         const __m512 key_scale = _mm512_cvtph_ps(
             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at[j] + block.key_scales + group * 32)));
         unroll<L>([&](auto l) LITHE_SIMD {
-          const __m512 scale = _mm512_mul_ps(key_scale, _mm512_set1_ps(q.scales[per_line + l]));
-          total[l][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[l][j]), scale, total[l][j]);
+          const __m512 products =
+              _mm512_fmadd_ps(_mm512_castsi512_ps(sum[l][j]), _mm512_set1_ps(scales[l * 2]),
+                              _mm512_set1_ps(scales[l * 2 + 1]));
+          total[l][j] = _mm512_fmadd_ps(products, key_scale, total[l][j]);
         });
       });
     }
@@ -125,39 +143,94 @@ struct Int8Weights {
   float* scales;  // [kTileLines]: what a unit of the low half is worth
 };
 
-/// p: [kKeyBlock] weights of keys [begin, end), zeros around them up to multiples of 64; value_scales: [kKeyBlock].
-/// Writes the bytes of keys [first, last), multiples of 16, zeros for those the line does not see.
-inline void quantize_weights(const float* p, const float* value_scales, std::int64_t begin, std::int64_t end,
-                             std::int64_t first, std::int64_t last, int line, const Int8Weights& out) {
+/// What turns the weights of a line into 16-bit codes: 65535 * a key's value scale / the largest that the line sees.
+class WeightUnits {
+ public:
+  static constexpr std::int64_t kFloats = 2 * kKeyBlock;
+  WeightUnits() = default;
+  /// memory: [kFloats], aligned
+  explicit WeightUnits(float* memory) : value_scales_(memory), units_(memory + kKeyBlock) {}
+
+  /// [kKeyBlock], to be filled for the next block.
+  float* start_block() {
+    begin_ = end_ = 0;
+    return value_scales_;
+  }
+
+  /// For lines that see keys [begin, end), begin < end, of the block. Lines of a row, and most rows, share a range.
+  void set_range(std::int64_t begin, std::int64_t end) {
+    if (begin == begin_ && end == end_) return;
+    begin_ = begin, end_ = end;
+    __m512 largest = _mm512_setzero_ps(), fault = largest;  // fault: NaN if a seen scale is not finite
+    for (std::int64_t i = begin / 16 * 16; i < end; i += 16) {
+      const __m512 scale = _mm512_maskz_loadu_ps(seen(i), value_scales_ + i);
+      largest = _mm512_max_ps(largest, scale);
+      fault = _mm512_fmadd_ps(scale, _mm512_setzero_ps(), fault);
+    }
+    const float top = hn::GetLane(hn::MaxOfLanes(Floats(), FloatVec{largest}));
+    scale_ = top / 65535.0f + hn::GetLane(hn::SumOfLanes(Floats(), FloatVec{fault}));
+    const __m512 unit = _mm512_set1_ps(top > 0 ? 65535.0f / top : 0.0f);
+    for (std::int64_t i = begin / 64 * 64; i < end; i += 16) {
+      _mm512_store_ps(units_ + i, _mm512_maskz_mul_ps(seen(i), _mm512_load_ps(value_scales_ + i), unit));
+    }
+    for (std::int64_t i = (end + 15) / 16 * 16; i % 64 != 0; i += 16) {
+      _mm512_store_ps(units_ + i, _mm512_setzero_ps());
+    }
+  }
+  const float* units() const { return units_; }  // zero for unseen keys, as far as a softmax step reaches
+  float scale() const { return scale_; }
+
+ private:
+  __mmask16 seen(std::int64_t i) const {
+    const std::int64_t low = std::clamp<std::int64_t>(begin_ - i, 0, 16);
+    const std::int64_t high = std::clamp<std::int64_t>(end_ - i, 0, 16);
+    return static_cast<__mmask16>((1u << high) - (1u << low));
+  }
+
+  float *value_scales_ = nullptr, *units_ = nullptr, scale_ = 0;
+  std::int64_t begin_ = 0, end_ = 0;
+};
+
+/// Weights of keys i to i + 63 as bytes.
+HWY_INLINE void store_weight_codes(const FloatVec (&p)[4], const float* units, std::uint8_t* high,
+                                   std::uint8_t* low) {
+  __m512i code[4];
+  unroll<4>([&](auto j) LITHE_SIMD {
+    code[j] = _mm512_cvtps_epi32(_mm512_mul_ps(p[j].raw, _mm512_load_ps(units + j * 16)));
+  });
+  // Packing works within quarters of a register: it leaves the four keys of quad q of vector v at q * 4 + v.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i first = _mm512_packus_epi32(code[0], code[1]);
+  const __m512i second = _mm512_packus_epi32(code[2], code[3]);
+  const __m512i byte = _mm512_set1_epi16(255);
+  const __m512i tops = _mm512_packus_epi16(_mm512_srli_epi16(first, 8), _mm512_srli_epi16(second, 8));
+  const __m512i bottoms = _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(second, byte));
+  _mm512_store_si512(high, _mm512_permutexvar_epi32(order, tops));
+  _mm512_store_si512(low, _mm512_permutexvar_epi32(order, bottoms));
+}
+
+/// The softmax of one line, its weights as bytes for keys [first, last), multiples of 64: zeros for unseen ones.
+HWY_NOINLINE MaxSum int8_softmax_line(float* s, std::int64_t begin, std::int64_t end, float soft_cap,
+                                      std::int64_t first, std::int64_t last, std::int64_t line,
+                                      WeightUnits& units, const Int8Weights& out) {
   std::uint8_t* high = out.high + line * kKeyBlock;
   std::uint8_t* low = out.low + line * kKeyBlock;
-  __m512 largest = _mm512_setzero_ps(), fault = largest;  // fault: NaN if a seen value is not finite
-  const auto mask_of = [&](std::int64_t i) LITHE_SIMD {
-    const __m512i at =
-        _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i)),
-                         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    return static_cast<__mmask16>(_mm512_cmpge_epi32_mask(at, _mm512_set1_epi32(static_cast<int>(begin))) &
-                                  _mm512_cmplt_epi32_mask(at, _mm512_set1_epi32(static_cast<int>(end))));
-  };
-  for (std::int64_t i = begin / 16 * 16; i < end; i += 16) {
-    const __m512 scale = _mm512_maskz_loadu_ps(mask_of(i), value_scales + i);
-    largest = _mm512_max_ps(largest, scale);
-    fault = _mm512_fmadd_ps(scale, _mm512_setzero_ps(), fault);
+  MaxSum result{kMinusInfinity, 0};
+  std::int64_t done_begin = last, done_end = last;
+  if (begin != end) {
+    units.set_range(begin, end);
+    result = softmax(s, begin, end, soft_cap, [&](std::int64_t i, const FloatVec(&p)[4]) LITHE_SIMD {
+      store_weight_codes(p, units.units() + i, high + i, low + i);
+    });
+    if (result.max != kMinusInfinity) done_begin = begin / 64 * 64, done_end = (end + 63) / 64 * 64;
   }
-  HWY_ALIGN float lanes[16];
-  _mm512_store_ps(lanes, largest);
-  const float top = *std::max_element(lanes, lanes + 16);
-  const __m512 unit = _mm512_set1_ps(top > 0 ? 65535.0f / top : 0.0f);
-  for (std::int64_t i = first; i < last; i += 16) {
-    __m512i code = _mm512_setzero_si512();
-    if (i + 16 > begin && i < end) {
-      const __m512 scale = _mm512_maskz_mul_ps(mask_of(i), _mm512_load_ps(value_scales + i), unit);
-      code = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_load_ps(p + i), scale));
-    }
-    _mm_store_si128(reinterpret_cast<__m128i*>(high + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(code, 8)));
-    _mm_store_si128(reinterpret_cast<__m128i*>(low + i), _mm512_cvtepi32_epi8(code));
+  for (std::int64_t i = first; i < last; i += 64) {
+    if (i >= done_begin && i < done_end) continue;
+    _mm512_store_si512(high + i, _mm512_setzero_si512());
+    _mm512_store_si512(low + i, _mm512_setzero_si512());
   }
-  out.scales[line] = top / 65535.0f + hn::GetLane(hn::SumOfLanes(Floats(), FloatVec{fault}));
+  out.scales[line] = std::isnan(result.sum) ? result.sum : done_begin < done_end ? units.scale() : 0.0f;
+  return result;
 }
 
 /// out[l][c..] = sum over keys [begin, end), multiples of 16, of weight * code, for V vectors of channels.
@@ -183,8 +256,8 @@ HWY_INLINE void int8_value_columns(const Int8Weights& weights, int first_line, c
         std::memcpy(&four[1], low_codes + l * kKeyBlock + key, 4);
         const __m512i h = _mm512_set1_epi32(four[0]), w = _mm512_set1_epi32(four[1]);
         unroll<V>([&](auto j) LITHE_SIMD {
-          high[l][j] = _mm512_dpbusd_epi32(high[l][j], h, value[j]);
-          low[l][j] = _mm512_dpbusd_epi32(low[l][j], w, value[j]);
+          high[l][j] = dot_bytes(high[l][j], h, value[j]);
+          low[l][j] = dot_bytes(low[l][j], w, value[j]);
         });
       });
     }
@@ -224,7 +297,7 @@ HWY_INLINE void for_int8_tiles(int lines, F f) {
 /// One block for a tile of up to kTileLines lines: part gets max, sum and output of every line.
 /// begin, end: the keys that each line sees, equal when it sees none; scores: [kTileLines] of ScoreStride.
 inline void attend_int8(const Int8Queries& q, int lines, std::int64_t key_dim, const Int8Block& block,
-                        const float* value_scales, const std::int64_t* begin, const std::int64_t* end,
+                        WeightUnits& units, const std::int64_t* begin, const std::int64_t* end,
                         float soft_cap, float* scores, const Int8Weights& weights, const State& part) {
   std::int64_t first = kKeyBlock, last = 0;
   for (int l = 0; l < lines; ++l) {
@@ -239,12 +312,8 @@ inline void attend_int8(const Int8Queries& q, int lines, std::int64_t key_dim, c
                             scores + at * ScoreStride::value);
   });
   for (int l = 0; l < lines; ++l) {
-    MaxSum result{kMinusInfinity, 0};
-    float* p = scores + l * ScoreStride::value;
-    if (begin[l] != end[l]) result = softmax_line(p, begin[l], end[l], soft_cap);
-    const bool none = result.max == kMinusInfinity;
-    quantize_weights(p, value_scales, none ? 0 : begin[l], none ? 0 : end[l], first, last, l, weights);
-    if (std::isnan(result.sum)) weights.scales[l] = result.sum;
+    const MaxSum result = int8_softmax_line(scores + l * ScoreStride::value, begin[l], end[l], soft_cap,
+                                            first / 64 * 64, (last + 63) / 64 * 64, l, units, weights);
     part.max[l] = result.max;
     part.sum[l] = result.sum;
   }

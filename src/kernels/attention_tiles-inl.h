@@ -3,8 +3,8 @@
 // A line is one query head of one row. A tile works on up to kTileLines lines and one block of kKeyBlock keys; every
 // line's arithmetic is its own, in an order fixed by the key's place in the block, so lines may be grouped at will.
 #include <algorithm>
-#include <limits>
 
+#include "kernels/attention_softmax-inl.h"
 #include "kernels/kv_layout.h"
 #include "kernels/math-inl.h"
 #include "kernels/simd-inl.h"
@@ -20,10 +20,11 @@ HWY_BEFORE_NAMESPACE();
 namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 
-inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;
 inline constexpr int kTileLines = kManyRegisters ? 12 : 6;
 inline constexpr int kLineSlots = 16;  // arrays with one float per line, whole vectors of them
+/// Queries of a tile lie as [dim / kQueryChunk][kTileLines][kQueryChunk]: written in vectors, and one pointer reaches the
+/// same channel of all lines (their addresses would fill the general registers).
+inline constexpr int kQueryChunk = 16;
 /// Floats between the scores of two lines: off a power of two, so that lines do not share cache sets. A type, so that
 /// the tiles compiled for it address every line from one register; std::int64_t works as well.
 using ScoreStride = std::integral_constant<std::int64_t, kKeyBlock + 16>;
@@ -61,7 +62,7 @@ struct Block {
 };
 
 /// Scores of L lines against vectors [begin, end) of a block's keys, V vectors at a time (both multiples of V).
-/// q: [dim][kTileLines]: one pointer for all lines, or their addresses would fill the general registers.
+/// q: of the first line, see kQueryChunk.
 template <int L, int V, typename T, typename Stride>
 HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, std::int64_t dim, const Block<T>& block,
                              std::int64_t begin, std::int64_t end, float* HWY_RESTRICT out,
@@ -75,13 +76,17 @@ HWY_NOINLINE void score_tile(const float* HWY_RESTRICT q, std::int64_t dim, cons
     }
     FloatVec acc[L][V];
     unroll<L>([&](auto l) LITHE_SIMD { unroll<V>([&](auto j) LITHE_SIMD { acc[l][j] = hn::Zero(d); }); });
-    for (std::int64_t i = 0; i < dim; ++i) {
-      FloatVec k[V];
-      unroll<V>([&](auto j) LITHE_SIMD { k[j] = load_as_float(key[j] + i * kKeyLanes); });
-      unroll<L>([&](auto l) LITHE_SIMD {
-        const auto x = hn::Set(d, q[i * kTileLines + l]);
-        unroll<V>([&](auto j) LITHE_SIMD { acc[l][j] = hn::MulAdd(x, k[j], acc[l][j]); });
-      });
+    for (std::int64_t chunk = 0; chunk < dim; chunk += kQueryChunk) {
+      const float* x_chunk = q + chunk * kTileLines;
+      const std::int64_t channels = std::min<std::int64_t>(kQueryChunk, dim - chunk);
+      for (std::int64_t i = 0; i < channels; ++i) {
+        FloatVec k[V];
+        unroll<V>([&](auto j) LITHE_SIMD { k[j] = load_as_float(key[j] + (chunk + i) * kKeyLanes); });
+        unroll<L>([&](auto l) LITHE_SIMD {
+          const auto x = hn::Set(d, x_chunk[l * kQueryChunk + i]);
+          unroll<V>([&](auto j) LITHE_SIMD { acc[l][j] = hn::MulAdd(x, k[j], acc[l][j]); });
+        });
+      }
     }
     unroll<L>([&](auto l) LITHE_SIMD {
       unroll<V>([&](auto j) LITHE_SIMD { hn::Store(acc[l][j], d, out + l * out_stride + (v + j) * kLanes); });
@@ -167,14 +172,14 @@ HWY_INLINE void for_tiles(int lines, F f) {
   }
 }
 
-/// Scores of keys [begin, end) of the block, and of some around them. q: [dim][kTileLines].
+/// Scores of keys [begin, end) of the block, and of some around them.
 template <typename T, typename Stride>
 HWY_INLINE void score_lines(const float* q, int lines, std::int64_t dim, const Block<T>& block,
                             std::int64_t begin, std::int64_t end, float* scores, Stride stride) {
   for_tiles(lines, [&](auto tile, int at) LITHE_SIMD {
     constexpr int kL = decltype(tile)::value, kV = kTileVectors<kL>;
     constexpr std::int64_t kStep = kV * kLanes;
-    score_tile<kL, kV>(q + at, dim, block, begin / kStep * kV, (end + kStep - 1) / kStep * kV,
+    score_tile<kL, kV>(q + at * kQueryChunk, dim, block, begin / kStep * kV, (end + kStep - 1) / kStep * kV,
                        scores + at * stride, stride);
   });
 }
@@ -191,8 +196,7 @@ HWY_INLINE void weigh_lines(const float* weights, Stride stride, int lines, cons
     const std::int64_t common_end = std::max(common_begin, *std::min_element(end + at, end + at + kL));
     const auto alone = [&](int l, std::int64_t from, std::int64_t to) LITHE_SIMD {
       if (from < to) {
-        value_tile<1, kTileVectors<1>>(weights + l * stride, stride, block, from, to, padded_dim,
-                                       out + l * padded_dim);
+        value_tile<1, 4>(weights + l * stride, stride, block, from, to, padded_dim, out + l * padded_dim);
       }
     };
     for (int l = at; l < at + kL; ++l) alone(l, begin[l], std::min(end[l], common_begin));
@@ -204,60 +208,7 @@ HWY_INLINE void weigh_lines(const float* weights, Stride stride, int lines, cons
   });
 }
 
-struct MaxSum {
-  float max, sum;
-};
-
-/// Turns the scores of keys [begin, end), begin < end, into weights exp(score - max), zeros for up to 4 vectors
-/// around them. Sums are kept per lane and vector modulo 4, wherever the range begins.
-HWY_NOINLINE MaxSum softmax_line(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end,
-                                 float soft_cap) {
-  const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  constexpr std::int64_t kStep = 4 * kLanes;
-  const std::int64_t first = begin / kStep * kStep, last = (end + kStep - 1) / kStep * kStep;
-  const auto lowest = hn::Set(d, kMinusInfinity);
-
-  if (soft_cap > 0) {
-    const auto cap = hn::Set(d, soft_cap), inverse = hn::Set(d, 1.0f / soft_cap);
-    for (std::int64_t i = begin / kLanes * kLanes; i < end; i += kLanes) {
-      hn::Store(hn::Mul(cap, tanh(hn::Mul(hn::Load(d, s + i), inverse))), d, s + i);
-    }
-  }
-  const auto mask = [&](std::int64_t i) LITHE_SIMD {
-    const auto at = hn::Iota(di, static_cast<std::int32_t>(i));
-    const auto seen = hn::AndNot(hn::Lt(at, hn::Set(di, static_cast<std::int32_t>(begin))),
-                                 hn::Lt(at, hn::Set(di, static_cast<std::int32_t>(end))));
-    const auto v = hn::IfThenElse(hn::RebindMask(d, seen), hn::Load(d, s + i), lowest);
-    hn::Store(v, d, s + i);
-  };
-  if (begin != first) {
-    for (std::int64_t i = first; i < first + kStep; i += kLanes) mask(i);
-  }
-  if (end != last) {
-    for (std::int64_t i = last - kStep; i < last; i += kLanes) mask(i);
-  }
-
-  FloatVec m[4] = {lowest, lowest, lowest, lowest};
-  for (std::int64_t i = first; i < last; i += kStep) {
-    unroll<4>([&](auto j) LITHE_SIMD { m[j] = hn::Max(m[j], hn::Load(d, s + i + j * kLanes)); });
-  }
-  const auto max = hn::MaxOfLanes(d, hn::Max(hn::Max(m[0], m[1]), hn::Max(m[2], m[3])));
-  if (hn::GetLane(max) == kMinusInfinity) return {kMinusInfinity, 0};
-
-  FloatVec sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-  for (std::int64_t i = first; i < last; i += kStep) {
-    unroll<4>([&](auto j) LITHE_SIMD {
-      const auto p = exp(hn::Sub(hn::Load(d, s + i + j * kLanes), max));
-      hn::Store(p, d, s + i + j * kLanes);
-      sum[j] = hn::Add(sum[j], p);
-    });
-  }
-  const auto total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-  return {hn::GetLane(max), hn::GetLane(hn::SumOfLanes(d, total))};
-}
-
-/// Per line the running max, sum and unnormalised output, or those of one block.
+/// Per line the running max (in base 2), sum and unnormalised output, or those of one block.
 struct State {
   float* max;     // [lines], readable to the next multiple of kLineSlots
   float* sum;     // [lines], likewise
@@ -273,8 +224,8 @@ HWY_INLINE void merge_lines(const State& state, const State& part, int lines, st
     const auto old_max = hn::LoadU(d, state.max + i), new_max = hn::LoadU(d, part.max + i);
     const auto empty = hn::Eq(new_max, hn::Set(d, kMinusInfinity));  // nothing changes then
     const auto max = hn::Max(old_max, new_max);
-    const auto old_factor = hn::IfThenElse(empty, hn::Set(d, 1.0f), exp(hn::Sub(old_max, max)));
-    const auto new_factor = hn::IfThenZeroElse(empty, exp(hn::Sub(new_max, max)));
+    const auto old_factor = hn::IfThenElse(empty, hn::Set(d, 1.0f), exp2(hn::Sub(old_max, max)));
+    const auto new_factor = hn::IfThenZeroElse(empty, exp2(hn::Sub(new_max, max)));
     hn::Store(old_factor, d, old_factors + i);
     hn::Store(new_factor, d, new_factors + i);
     hn::StoreU(max, d, state.max + i);
