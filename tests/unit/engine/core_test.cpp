@@ -124,7 +124,7 @@ TEST(Core, SameTokensWhateverTheTraffic) {
     }
   }
   EXPECT_GT(preemptions, 100);
-  std::printf("[ counts   ] %lld completions equal, %lld preemptions\n", static_cast<long long>(compared),
+  std::printf("[ counts ] %lld completions equal, %lld preemptions\n", static_cast<long long>(compared),
               static_cast<long long>(preemptions));
 }
 
@@ -428,7 +428,7 @@ TEST(Core, Chaos) {
       ASSERT_TRUE(model.pool.check_integrity().ok());
     }
     while (!core.idle()) core.step();
-    std::printf("[ counts   ] %lld requests, %lld refused, %lld steps, %lld preemptions\n",
+    std::printf("[ counts ] %lld requests, %lld refused, %lld steps, %lld preemptions\n",
                 static_cast<long long>(submitted), static_cast<long long>(refused),
                 static_cast<long long>(core.stats().steps), static_cast<long long>(core.stats().preemptions));
   }

@@ -153,7 +153,7 @@ TEST(Engine, SameTokensWhateverTheTraffic) {
     options.kv_cache_memory = 7 * 32 * model->info().kv_bytes_per_token;  // seven pages for nine requests
     compare(model, options);
     EXPECT_GT(preemptions, 0);
-    std::printf("[ counts   ] %s: %d completions equal, %lld preemptions\n", block_format(dtype).name.data(),
+    std::printf("[ counts ] %s: %d completions equal, %lld preemptions\n", block_format(dtype).name.data(),
                 compared, static_cast<long long>(preemptions));
   }
 }

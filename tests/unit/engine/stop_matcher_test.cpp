@@ -83,7 +83,7 @@ TEST(StopMatcher, AnyDivisionGivesTheSameText) {
     matches += slow.size() < text.size() ? 1 : 0;
   }
   EXPECT_GT(matches, 1000);
-  std::printf("[ counts   ] 5000 texts, %d of them stopped\n", matches);
+  std::printf("[ counts ] 5000 texts, %d of them stopped\n", matches);
 }
 
 TEST(StopMatcher, ValidateNamesTheFault) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kernel_table.h"
+
 namespace lithe::sampling {
 namespace {
 
@@ -18,22 +20,6 @@ using testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// The three reductions that the sampler uses, as plain loops: the table of the best ISA is tested against
-/// the reference in tests/unit/kernels.
-kernels::KernelTable table() {
-  kernels::KernelTable t;
-  t.argmax = [](const float* x, std::int64_t n) -> std::int64_t { return std::max_element(x, x + n) - x; };
-  t.max = [](const float* x, std::int64_t n) { return *std::max_element(x, x + n); };
-  t.exp_sum = [](float* x, float max, std::int64_t n) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i] = std::exp(x[i] - max));
-    return sum;
-  };
-  return t;
-}
-
-const kernels::KernelTable kTable = table();
 
 /// Everything off: samples from softmax(logits).
 SamplingOptions plain() {
@@ -49,27 +35,6 @@ std::vector<float> from_probabilities(const std::vector<double>& p) {
   std::vector<float> logits;
   for (const double x : p) logits.push_back(x > 0 ? static_cast<float>(std::log(x)) + 3.0f : -kInf);
   return logits;
-}
-
-/// Normalised probabilities after the filters, by id; zero where dropped.
-std::vector<double> left(const SamplingOptions& options, std::vector<float> logits, History history = {}) {
-  Sampler sampler(options, 1, kTable);
-  const auto d = sampler.distribution(logits, history);
-  EXPECT_TRUE(d.ok()) << d.status().message();
-  std::vector<double> out(logits.size());
-  double total = 0;
-  for (const auto& c : *d) total += c.weight;
-  for (const auto& c : *d) out[static_cast<std::size_t>(c.id)] = c.weight / total;
-  return out;
-}
-
-std::vector<int> kept(const SamplingOptions& options, std::vector<float> logits, History history = {}) {
-  std::vector<int> ids;
-  const auto p = left(options, std::move(logits), history);
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    if (p[i] > 0) ids.push_back(static_cast<int>(i));
-  }
-  return ids;
 }
 
 /// Pearson's statistic of draws against expected probabilities; cells expected below 5 are pooled.
@@ -116,23 +81,56 @@ std::vector<float> random_logits(std::size_t n, std::uint64_t seed, double sprea
   return logits;
 }
 
-void expect_distribution(const SamplingOptions& options, const std::vector<float>& logits,
-                         const std::vector<double>& p, std::int64_t draws, const std::string& name) {
-  Sampler sampler(options, 12345, kTable);
-  std::vector<std::int64_t> counts(logits.size());
-  for (std::int64_t i = 0; i < draws; ++i) {
-    auto copy = logits;
-    const auto id = sampler.sample(copy, {});
-    ASSERT_TRUE(id.ok());
-    ++counts[static_cast<std::size_t>(*id)];
-  }
-  const ChiSquare chi = chi_square(counts, p, draws);
-  std::printf("[ counts   ] %s: %lld draws, chi-square %.1f with %d degrees, limit %.1f\n", name.c_str(),
-              static_cast<long long>(draws), chi.statistic, chi.degrees, critical(chi.degrees));
-  EXPECT_LT(chi.statistic, critical(chi.degrees)) << name;
-}
+/// Over the kernels of every ISA, since the sampler's maximum, its argmax and its sum of exponentials are theirs.
+class SamplerTest : public testing::TestWithParam<kernels::Isa> {
+ protected:
+  static const kernels::KernelTable& table() { return **kernels::kernel_table(GetParam()); }
+  static const char* isa() { return kernels::isa_name(GetParam()).data(); }
 
-TEST(Sampler, DrawsFollowSoftmax) {
+  /// Normalised probabilities after the filters, by id; zero where dropped.
+  std::vector<double> left(const SamplingOptions& options, std::vector<float> logits, History history = {}) {
+    Sampler sampler(options, 1, table());
+    const auto d = sampler.distribution(logits, history);
+    EXPECT_TRUE(d.ok()) << d.status().message();
+    std::vector<double> out(logits.size());
+    double total = 0;
+    for (const auto& c : *d) total += c.weight;
+    for (const auto& c : *d) out[static_cast<std::size_t>(c.id)] = c.weight / total;
+    return out;
+  }
+
+  std::vector<int> kept(const SamplingOptions& options, std::vector<float> logits, History history = {}) {
+    std::vector<int> ids;
+    const auto p = left(options, std::move(logits), history);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (p[i] > 0) ids.push_back(static_cast<int>(i));
+    }
+    return ids;
+  }
+
+  void expect_distribution(const SamplingOptions& options, const std::vector<float>& logits,
+                           const std::vector<double>& p, std::int64_t draws, const std::string& name) {
+    Sampler sampler(options, 12345, table());
+    std::vector<std::int64_t> counts(logits.size());
+    for (std::int64_t i = 0; i < draws; ++i) {
+      auto copy = logits;
+      const auto id = sampler.sample(copy, {});
+      ASSERT_TRUE(id.ok());
+      ++counts[static_cast<std::size_t>(*id)];
+    }
+    const ChiSquare chi = chi_square(counts, p, draws);
+    std::printf("[ counts ] %s, %s: %lld draws, chi-square %.1f with %d degrees, limit %.1f\n", isa(),
+                name.c_str(), static_cast<long long>(draws), chi.statistic, chi.degrees,
+                critical(chi.degrees));
+    EXPECT_LT(chi.statistic, critical(chi.degrees)) << name;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Isas, SamplerTest,
+                         testing::ValuesIn(kernels::available_isas().begin(),
+                                           kernels::available_isas().end()),
+                         [](const auto& isa) { return std::string(kernels::isa_name(isa.param)); });
+
+TEST_P(SamplerTest, DrawsFollowSoftmax) {
   const auto logits = random_logits(32, 7, 1.5);
   std::vector<double> p(32);
   double total = 0;
@@ -140,7 +138,7 @@ TEST(Sampler, DrawsFollowSoftmax) {
   for (auto& x : p) x /= total;
   auto options = plain();
   options.temperature = 0.8f;
-  expect_distribution(options, logits, p, 200'000, "temperature 0.8");
+  expect_distribution(options, logits, p, 100'000, "temperature 0.8");
 }
 
 /// The chain written the slow way: sort everything, cut, renormalise.
@@ -189,7 +187,7 @@ std::vector<double> slow_chain(const SamplingOptions& o, const std::vector<float
   return out;
 }
 
-TEST(Sampler, ChainEqualsTheSlowOne) {
+TEST_P(SamplerTest, ChainEqualsTheSlowOne) {
   int compared = 0;
   for (const std::size_t n : {1u, 2u, 63u, 64u, 65u, 500u, 5000u}) {
     for (const int k : {0, 1, 2, 40, 300, 2000}) {
@@ -214,22 +212,22 @@ TEST(Sampler, ChainEqualsTheSlowOne) {
       }
     }
   }
-  std::printf("[ counts   ] %d chains equal the slow one\n", compared);
+  std::printf("[ counts ] %s: %d chains equal the slow one\n", isa(), compared);
 }
 
-TEST(Sampler, DrawsFollowTheWholeChain) {
+TEST_P(SamplerTest, DrawsFollowTheWholeChain) {
   const auto logits = random_logits(200, 3, 2);
   auto o = plain();
   o.temperature = 1.3f, o.top_k = 50, o.top_p = 0.9f, o.min_p = 0.02f, o.typical_p = 0.95f;
-  expect_distribution(o, logits, slow_chain(o, logits), 200'000, "whole chain");
+  expect_distribution(o, logits, slow_chain(o, logits), 100'000, "whole chain");
 }
 
-TEST(Sampler, DrawsFromALargeVocabulary) {
+TEST_P(SamplerTest, DrawsFromALargeVocabulary) {
   const auto logits = random_logits(2000, 5, 1);
-  expect_distribution(plain(), logits, slow_chain(plain(), logits), 200'000, "2000 tokens");
+  expect_distribution(plain(), logits, slow_chain(plain(), logits), 100'000, "2000 tokens");
 }
 
-TEST(Sampler, TopKTakesTheLowestIdsOfATie) {
+TEST_P(SamplerTest, TopKTakesTheLowestIdsOfATie) {
   auto o = plain();
   o.top_k = 3;
   EXPECT_EQ(kept(o, std::vector<float>(100, 1.0f)), (std::vector<int>{0, 1, 2}));
@@ -238,7 +236,7 @@ TEST(Sampler, TopKTakesTheLowestIdsOfATie) {
   EXPECT_EQ(kept(o, logits), (std::vector<int>{0, 1, 70}));
 }
 
-TEST(Sampler, TopPKeepsTheTokenThatCrosses) {
+TEST_P(SamplerTest, TopPKeepsTheTokenThatCrosses) {
   auto o = plain();
   const auto logits = from_probabilities({0.5, 0.3, 0.15, 0.05});
   o.top_p = 0.49f;
@@ -249,7 +247,7 @@ TEST(Sampler, TopPKeepsTheTokenThatCrosses) {
   EXPECT_EQ(kept(o, logits), (std::vector<int>{0, 1, 2}));
 }
 
-TEST(Sampler, OrderTopKThenTopPThenMinP) {
+TEST_P(SamplerTest, OrderTopKThenTopPThenMinP) {
   // top_k = 2 leaves .5 and .3, of which top_p = .6 keeps .5 alone (.5 / .8 = .625). Were top_p first, .3
   // would stay.
   auto o = plain();
@@ -262,7 +260,7 @@ TEST(Sampler, OrderTopKThenTopPThenMinP) {
   EXPECT_EQ(kept(o, logits), (std::vector<int>{0, 1}));
 }
 
-TEST(Sampler, TemperatureComesBeforeTheFilters) {
+TEST_P(SamplerTest, TemperatureComesBeforeTheFilters) {
   auto o = plain();
   const auto logits = from_probabilities({0.5, 0.3, 0.15, 0.05});
   o.min_p = 0.5f;
@@ -271,15 +269,15 @@ TEST(Sampler, TemperatureComesBeforeTheFilters) {
   EXPECT_EQ(kept(o, logits), (std::vector<int>{0}));
 }
 
-TEST(Sampler, GreedyIgnoresFiltersAndTakesTheLowestIdOfATie) {
+TEST_P(SamplerTest, GreedyIgnoresFiltersAndTakesTheLowestIdOfATie) {
   auto o = SamplingOptions::greedy();
   o.top_k = 1, o.top_p = 0.01f;
-  Sampler sampler(o, 9, kTable);
+  Sampler sampler(o, 9, table());
   std::vector<float> logits{1, 5, 3, 5};
   EXPECT_EQ(sampler.sample(logits, {}).value(), 1);
 }
 
-TEST(Sampler, TinyTemperatureIsGreedyWithoutOverflow) {
+TEST_P(SamplerTest, TinyTemperatureIsGreedyWithoutOverflow) {
   auto o = plain();
   o.temperature = std::numeric_limits<float>::denorm_min();
   EXPECT_EQ(kept(o, {-1e30f, 2, 1e30f, 2}), (std::vector<int>{2}));
@@ -287,22 +285,22 @@ TEST(Sampler, TinyTemperatureIsGreedyWithoutOverflow) {
   EXPECT_EQ(kept(o, {-1e30f, 2, 1e30f, 2}).back(), 2);
 }
 
-TEST(Sampler, LogitBiasBansAndForces) {
+TEST_P(SamplerTest, LogitBiasBansAndForces) {
   auto o = plain();
   o.logit_bias = {{0, -100}, {2, 100}};
-  Sampler sampler(o, 5, kTable);
+  Sampler sampler(o, 5, table());
   for (int i = 0; i < 100; ++i) {
     std::vector<float> logits{10, 0, 0, 0};
     EXPECT_EQ(sampler.sample(logits, {}).value(), 2);
   }
 }
 
-TEST(Sampler, PenaltiesByTheirDefinitions) {
+TEST_P(SamplerTest, PenaltiesByTheirDefinitions) {
   auto o = plain();
   o.repetition_penalty = 2, o.presence_penalty = 0.5f, o.frequency_penalty = 0.25f, o.repeat_last_n = -1;
   const std::vector<std::int32_t> tokens{0, 0, 1, 3, 3, 3, 4};  // prompt 0 0 1, answer 3 3 3 4
   std::vector<float> logits{4, -4, 1, 4, -4, 0};
-  Sampler sampler(o, 1, kTable);
+  Sampler sampler(o, 1, table());
   ASSERT_TRUE(sampler.distribution(logits, {tokens, 3}).ok());
   EXPECT_FLOAT_EQ(logits[0], 2);                     // prompt only: repetition alone
   EXPECT_FLOAT_EQ(logits[1], -8);                    // a negative logit is multiplied
@@ -313,26 +311,26 @@ TEST(Sampler, PenaltiesByTheirDefinitions) {
 
   o.repeat_last_n = 2;  // sees 3 4
   logits = {4, -4, 1, 4, -4, 0};
-  Sampler windowed(o, 1, kTable);
+  Sampler windowed(o, 1, table());
   ASSERT_TRUE(windowed.distribution(logits, {tokens, 3}).ok());
   EXPECT_FLOAT_EQ(logits[0], 4);
   EXPECT_FLOAT_EQ(logits[3], 2 - 0.75f);
 }
 
-TEST(Sampler, PenaltySurvivesForeignIdsInTheHistory) {
+TEST_P(SamplerTest, PenaltySurvivesForeignIdsInTheHistory) {
   auto o = plain();
   o.repetition_penalty = 1.5f;
   const std::vector<std::int32_t> tokens{-5, 1'000'000, 0};
   std::vector<float> logits{3, 1};
-  Sampler sampler(o, 1, kTable);
+  Sampler sampler(o, 1, table());
   ASSERT_TRUE(sampler.distribution(logits, {tokens, 3}).ok());
   EXPECT_FLOAT_EQ(logits[0], 2);
 }
 
-TEST(Sampler, SameSeedSameTokensOtherSeedOthers) {
+TEST_P(SamplerTest, SameSeedSameTokensOtherSeedOthers) {
   const auto logits = random_logits(1000, 1);
   const auto draw = [&](std::uint64_t seed) {
-    Sampler sampler(plain(), seed, kTable);
+    Sampler sampler(plain(), seed, table());
     std::vector<std::int32_t> ids;
     for (int i = 0; i < 50; ++i) {
       auto copy = logits;
@@ -344,28 +342,28 @@ TEST(Sampler, SameSeedSameTokensOtherSeedOthers) {
   EXPECT_NE(draw(42), draw(43));
 }
 
-TEST(Sampler, BrokenLogitsAreAnErrorNotAToken) {
+TEST_P(SamplerTest, BrokenLogitsAreAnErrorNotAToken) {
   for (const auto& o : {plain(), SamplingOptions::greedy(), SamplingOptions{}}) {
     for (const float bad : {kNan, kInf}) {
       for (const std::size_t at : {0u, 50u, 99u}) {
         auto logits = random_logits(100, 2);
         logits[at] = bad;
-        Sampler sampler(o, 1, kTable);
+        Sampler sampler(o, 1, table());
         const auto id = sampler.sample(logits, {});
         ASSERT_FALSE(id.ok());
         EXPECT_EQ(id.status().code(), Code::internal);
       }
     }
     std::vector<float> all(100, -kInf);
-    EXPECT_FALSE(Sampler(o, 1, kTable).sample(all, {}).ok());
+    EXPECT_FALSE(Sampler(o, 1, table()).sample(all, {}).ok());
     std::vector<float> none;
-    EXPECT_FALSE(Sampler(o, 1, kTable).sample(none, {}).ok());
+    EXPECT_FALSE(Sampler(o, 1, table()).sample(none, {}).ok());
     all[17] = -5;  // one left: it is the answer whatever the filters
-    EXPECT_EQ(Sampler(o, 1, kTable).sample(all, {}).value(), 17);
+    EXPECT_EQ(Sampler(o, 1, table()).sample(all, {}).value(), 17);
   }
 }
 
-TEST(Sampler, ValidateNamesFieldAndRange) {
+TEST(SamplingOptionsTest, ValidateNamesFieldAndRange) {
   const auto fault = [](auto change) {
     SamplingOptions o;
     change(o);
@@ -398,7 +396,7 @@ TEST(Sampler, ValidateNamesFieldAndRange) {
 }
 
 /// Not a limit, a report: a sampled token must cost little beside a decode step of milliseconds.
-TEST(Sampler, ReportsItsCostAtALargeVocabulary) {
+TEST_P(SamplerTest, ReportsItsCostAtALargeVocabulary) {
   const auto logits = random_logits(152'000, 1, 2);
   struct Case {
     const char* name;
@@ -408,7 +406,7 @@ TEST(Sampler, ReportsItsCostAtALargeVocabulary) {
       {"default", {}}, {"greedy", SamplingOptions::greedy()}, {"plain", plain()}, {"top_p", plain()}};
   cases[3].options.top_p = 0.95f;
   for (const auto& c : cases) {
-    Sampler sampler(c.options, 1, kTable);
+    Sampler sampler(c.options, 1, table());
     double best = 1e9;
     for (int i = 0; i < 5; ++i) {
       auto copy = logits;
@@ -416,7 +414,7 @@ TEST(Sampler, ReportsItsCostAtALargeVocabulary) {
       ASSERT_TRUE(sampler.sample(copy, {}).ok());
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    std::printf("[ time     ] %s: %.0f us for 152,000 logits\n", c.name, best * 1e6);
+    std::printf("[ time ] %s, %s: %.0f us for 152,000 logits\n", isa(), c.name, best * 1e6);
   }
 }
 
