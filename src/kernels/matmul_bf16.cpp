@@ -26,8 +26,14 @@ constexpr int kOneRowPanels = 8;
 
 struct MultiplyBf16 {
   HWY_INLINE VF operator()(VF acc, VF w, VF x) const {
+#if HWY_COMPILER_CLANG
+    // clang 16 dies of vectors of bf16 that it may load or broadcast as such: it sees none.
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc.raw) : "v"(w.raw), "v"(x.raw));
+    return acc;
+#else
     return VF{
         _mm512_dpbf16_ps(acc.raw, reinterpret_cast<__m512bh>(w.raw), reinterpret_cast<__m512bh>(x.raw))};
+#endif
   }
 };
 
