@@ -44,6 +44,9 @@ template <CodeKind kKind>
 inline constexpr int kUnpackShift = kKind.shift;
 template <CodeKind kKind>
 inline constexpr int kPlanes = 1;
+/// Vectors of sums of a BlockDot.
+template <CodeKind kKind>
+inline constexpr int kDotSums = kKind.halves;
 
 template <CodeKind kKind>
 struct BlockDot {
@@ -85,11 +88,19 @@ HWY_INLINE VI widen_pairs(VI16 a, VI16 b) {
 }
 
 template <CodeKind kKind>
+inline constexpr int kPlaneBits = kKind.bits == 8 ? 4 : kKind.bits;
+/// Quads whose products (two a lane, |x| <= 127) fit into 16 bits together: 8, 4, 2.
+template <CodeKind kKind>
+inline constexpr int kDotGroup = kPlaneBits<kKind> == 4   ? 8
+                                 : kPlaneBits<kKind> == 5 ? 4
+                                                          : 2;
+template <CodeKind kKind>
+inline constexpr int kDotSums = kPlanes<kKind> * 8 / kDotGroup<kKind>;
+
+template <CodeKind kKind>
 struct BlockDot {
-  static constexpr int kPlaneBits = kKind.bits == 8 ? 4 : kKind.bits;
-  /// Quads whose products (two a lane, |x| <= 127) fit into 16 bits together: 8, 4, 2.
-  static constexpr int kGroup = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;
-  static_assert(2 * kGroup * ((1 << kPlaneBits) - 1) * 127 <= 32767);
+  static constexpr int kGroup = kDotGroup<kKind>;
+  static_assert(2 * kGroup * ((1 << kPlaneBits<kKind>)-1) * 127 <= 32767);
   static constexpr int kGroups = 8 / kGroup;
   VI16 sum[kPlanes<kKind>][kGroups];
 
@@ -122,6 +133,8 @@ template <CodeKind kKind>
 inline constexpr int kUnpackShift = kKind.shift;
 template <CodeKind kKind>
 inline constexpr int kPlanes = 1;
+template <CodeKind kKind>
+inline constexpr int kDotSums = kKind.halves;
 
 template <CodeKind kKind>
 struct BlockDot {

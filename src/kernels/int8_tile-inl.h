@@ -17,12 +17,17 @@ namespace HWY_NAMESPACE {
 /// Rows that the fused kernel takes at once, and up to which it is the faster one.
 inline constexpr int kFusedRows = kVecs == 1 ? 4 : kVecs == 2 ? 2 : 1;
 
-/// 8 x 2 integer accumulators of 32 registers; the float ones and what is loaded share the other half, and the
-/// compiler keeps a few in L1. With 16 registers all float ones wait there.
-inline constexpr int kTileRows = kVecs == 1 ? 8 : 4;
+/// Rows of activations and vectors of weights of a register tile: as many as keep the integer sums in registers.
+struct TileShape {
+  int rows, vecs;
+};
+template <CodeKind kKind>
+inline constexpr TileShape kTile =
+    kVecs == 1            ? TileShape{8, 2}  // 16 of 32; the float sums get the rest
+    : kDotSums<kKind> > 1 ? TileShape{6, 1}  // of 16; the float sums wait in L1
+                          : TileShape{4, 2};
+inline constexpr int kMaxTileVecs = 2;
 inline constexpr int kTilePanels = kVecs == 1 ? 2 : 1;
-/// Vectors of weights in a tile.
-inline constexpr int kTileVecs = 2;
 
 template <DType kType>
 HWY_INLINE void split_planes(VU8 codes, VU8 (&planes)[kPlanes<kCodeKind<kType>>]) {
@@ -50,17 +55,17 @@ constexpr CodeKind tile_kind(CodeKind kind) {
 
 /// One tile: two vectors of unpacked weights times a few rows of activations, added to partial sums in memory.
 struct Int8Tile {
-  const std::byte* weights[kTileVecs];   // already at the vector's lanes
-  const std::byte* x = nullptr;          // first row, first block of the chunk
-  const std::byte* half_init = nullptr;  // likewise; formats with a scale per 16
-  std::size_t x_stride = 0;              // bytes from row to row of both
+  const std::byte* weights[kMaxTileVecs];  // already at the vector's lanes
+  const std::byte* x = nullptr;            // first row, first block of the chunk
+  const std::byte* half_init = nullptr;    // likewise; formats with a scale per 16
+  std::size_t x_stride = 0;                // bytes from row to row of both
   std::int64_t blocks = 0;
   float* sums = nullptr;  // [rows][kSumsStride], the tile's vectors side by side
   bool first = false;     // the sums begin here
 };
 
 using Int8TileKernel = void (*)(const Int8Tile&);
-/// The kernels of 1, 2, ... kTileRows rows: int8_tile.cpp.
+/// The kernels of 1, 2, ... kTile.rows rows: int8_tile.cpp.
 const Int8TileKernel* int8_tile_kernels(DType dtype);
 
 /// At most kFusedRows rows, codes unpacked on their way through the registers: matmul_int8_few.cpp.

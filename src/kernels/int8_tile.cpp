@@ -16,7 +16,7 @@ namespace {
 
 template <CodeKind kKind, int kRows>
 HWY_NOINLINE void tile_kernel(const Int8Tile& tile) {
-  constexpr int kCols = kTileVecs;
+  constexpr int kCols = kTile<kKind>.vecs;
   using In = Unpacked<kKind>;
   const std::size_t stride = tile.x_stride;
   float* const sums = tile.sums;
@@ -81,7 +81,8 @@ constexpr std::array<Int8TileKernel, sizeof...(kRow)> kernels_of_kind(std::index
 }
 template <CodeKind kKind>
 const Int8TileKernel* kernels_of_kind() {
-  static constexpr auto kKernels = kernels_of_kind<tile_kind(kKind)>(std::make_index_sequence<kTileRows>());
+  static constexpr auto kKernels =
+      kernels_of_kind<tile_kind(kKind)>(std::make_index_sequence<kTile<kKind>.rows>());
   return kKernels.data();
 }
 

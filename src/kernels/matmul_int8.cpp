@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/int8_tile-inl.h"
 
@@ -73,11 +74,11 @@ struct RowBlock {
 };
 
 /// The finished sums of `rows` rows become outputs. One loop for each of what may be added: no test inside.
-HWY_INLINE void write_outputs(const MatmulJob& job, const OutputVector (&output)[kTileVecs],
-                              const float* sums, std::int64_t row, std::int64_t rows, VF unshift) {
-  for (int t = 0; t < kTileVecs; ++t) {
-    const OutputVector& o = output[t];
-    const float* in = sums + t * kLanes;
+HWY_INLINE void write_outputs(const MatmulJob& job, std::span<const OutputVector> outputs, const float* sums,
+                              std::int64_t row, std::int64_t rows, VF unshift) {
+  for (const OutputVector& o : outputs) {
+    const float* in = sums;
+    sums += kLanes;
     float* out = o.out + row * job.out_stride;
     if (o.lanes == kLanes && o.bias == nullptr && job.accumulate) {
       for (std::int64_t r = 0; r < rows; ++r, in += kSumsStride, out += job.out_stride) {
@@ -97,11 +98,12 @@ HWY_INLINE void write_outputs(const MatmulJob& job, const OutputVector (&output)
 
 /// The rows against two vectors of the unpacked chunk, in tiles of nearly equal height.
 template <DType kType>
-void run_tiles(const MatmulJob& job, Int8Tile tile, const OutputVector (&output)[kTileVecs],
+void run_tiles(const MatmulJob& job, Int8Tile tile, std::span<const OutputVector> outputs,
                const RowBlock& block, Ahead (&ahead)[kTilePanels]) {
   const Int8TileKernel* const kernels = int8_tile_kernels(kType);
   const VF unshift = hn::Set(df, 1.0f / (1 << kCodeKind<kType>.shift));
-  const std::int64_t rows = block.end - block.begin, tiles = (rows + kTileRows - 1) / kTileRows;
+  constexpr std::int64_t kRows = kTile<kCodeKind<kType>>.rows;
+  const std::int64_t rows = block.end - block.begin, tiles = (rows + kRows - 1) / kRows;
   for (std::int64_t i = 0, r = block.begin; i < tiles; ++i) {
     const std::int64_t height = rows / tiles + (i < rows % tiles ? 1 : 0);
     for (Ahead& a : ahead) a.fetch(tiles - i);
@@ -109,7 +111,7 @@ void run_tiles(const MatmulJob& job, Int8Tile tile, const OutputVector (&output)
     tile.x = x + static_cast<std::size_t>(block.chunk) * kInt8BlockBytes;
     tile.half_init = x + half_init_offset(job.weights.cols) + static_cast<std::size_t>(block.chunk) * 8;
     kernels[height - 1](tile);
-    if (block.last) write_outputs(job, output, tile.sums, r, height, unshift);
+    if (block.last) write_outputs(job, outputs, tile.sums, r, height, unshift);
     tile.sums += height * kSumsStride;
     r += height;
   }
@@ -130,17 +132,18 @@ void tiled_chunk(const MatmulJob& job, Int8Tile tile, std::int64_t p, int panels
                   kLayout.body_at(c_end - 1) - kLayout.body_at(c)};
     }
   }
+  constexpr int kTileVecs = kTile<kCodeKind<kType>>.vecs;
   for (int first = 0; first < kTilePanels * kVecs; first += kTileVecs) {
-    OutputVector output[kTileVecs];
+    OutputVector outputs[kTileVecs];
     for (int t = 0; t < kTileVecs; ++t) {
       const int i = (first + t) / kVecs, v = (first + t) % kVecs;
       const bool exists = i < panels;  // an odd last panel is computed twice and written once
       tile.weights[t] = unpacked + (exists ? i : 0) * kPanelBytes + v * kVecBytes;
-      if (exists) output[t] = output_vector(job, p + i, v);
+      if (exists) outputs[t] = output_vector(job, p + i, v);
     }
     Int8Tile part = tile;
     part.sums += first * kLanes;
-    run_tiles<kType>(job, part, output, block, ahead);
+    run_tiles<kType>(job, part, outputs, block, ahead);
   }
 }
 
