@@ -89,8 +89,10 @@ fuzz_all() {
   done
 }
 
-# The parsers under ASan and UBSan: everything that reads bytes of somebody else's.
-asan_tests=(base_test gguf_parse_test gguf_file_test kv_pool_test tokenizer_test template_parity_test)
+# Under ASan and UBSan: everything that reads bytes of somebody else's, every kernel on every instruction set, whole
+# models against their goldens, bit-equality, truncated and damaged files. The rest joins with scripts/nightly.sh.
+asan_tests=(base_test gguf_parse_test gguf_file_test kv_pool_test tokenizer_test template_parity_test
+  packed_matrix_test matmul_test attention_test rows_test golden_test invariance_test robustness_test)
 
 stage_asan() {
   local source targets=()
