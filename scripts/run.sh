@@ -12,4 +12,4 @@ say "Building (the first time takes a few minutes)"
 build release -DLITHE_BUILD_TESTS=OFF -- lithe
 model=$(fetch_model)
 say "Asking $model_name: $prompt"
-as_user "$root/build/release/apps/lithe/lithe" run -m "$model" -p "$prompt" -n 256 "$@"
+as_user env LITHE_MAX_TOKENS="${LITHE_MAX_TOKENS:-256}" "$root/build/release/apps/lithe/lithe" run -m "$model" -p "$prompt" "$@"
