@@ -47,7 +47,7 @@ run_ctest() {
   local name=$1 log total bad
   shift
   log=$logs/ctest-$name.log
-  (cd "$root" && as_user ctest --output-on-failure -j "$jobs" --test-dir "build/$name" "$@" 2>&1) | tee "$log" || true
+  (cd "$root" && as_user ctest --output-on-failure -j "$jobs" --test-dir "build/$name" "$@" 2>&1) | as_user tee "$log" || true
   counts_of "$root/build/$name/Testing/Temporary/LastTest.log"
   total=$(sed -n 's/.* tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
   bad=$(sed -n 's/.*, \([0-9]*\) tests failed out of.*/\1/p' "$log" | tail -n 1)
@@ -76,7 +76,7 @@ fuzz() {
   corpus=$root/build/fuzz/$name
   as_user mkdir -p "$corpus"
   as_user "$1" -max_total_time="$fuzz_seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 \
-    -artifact_prefix="$corpus/" "$corpus" "$root/tests/fuzz/corpus/$name" >"$logs/$name.log" 2>&1 ||
+    -artifact_prefix="$corpus/" "$corpus" "$root/tests/fuzz/corpus/$name" 2>&1 | as_user tee "$logs/$name.log" >/dev/null ||
     { tail -n 40 "$logs/$name.log"; return 1; }
   printf '[ counts ] %s: %s\n' "$name" "$(tail -n 1 "$logs/$name.log")"
 }
