@@ -2,6 +2,7 @@
 # clang-tidy on the sources that changed since a commit, or on all of them.
 # Usage: scripts/tidy.sh [--all | SINCE-COMMIT]
 # Without one: since this branch left main (as fetched, or as it is here); on main itself, since the commit before.
+# A clone without that commit has nothing to compare with.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
@@ -12,7 +13,7 @@ branch_point() {
     base=$(as_user git merge-base "$upstream" HEAD 2>/dev/null) || continue
     [ "$base" = "$(as_user git rev-parse HEAD)" ] || { echo "$base"; return; }
   done
-  as_user git rev-parse --verify --quiet HEAD^ || echo --all
+  as_user git rev-parse --verify --quiet HEAD^ || echo HEAD
 }
 
 since=${1:-$(branch_point)}

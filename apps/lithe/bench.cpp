@@ -348,8 +348,16 @@ Run add_bench(CLI::App& app) {
   app.add_option("--ub,--ubatch-size,--max-num-batched-tokens", flags->ubatch,
                  "-ub: most tokens of one pass; default 512, or the whole prompt where --attention compares")
       ->type_name("N,...");
-  app.add_option("--ctk,--cache-type-k,--kv-cache-dtype,--ctv,--cache-type-v", flags->kv_types,
-                 "-ctk: types of keys and values")
+  app.add_option("--ctk,--cache-type-k,--kv-cache-dtype", flags->kv_types, "-ctk: types of keys and values")
+      ->type_name("f16,...");
+  app.add_option_function<std::string>(
+         "--ctv,--cache-type-v",
+         [flags](const std::string& types) {
+           if (flags->kv_types != "auto" && flags->kv_types != types)
+             throw CLI::ValidationError("--ctv", "keys and values have one type here");
+           flags->kv_types = types;
+         },
+         "-ctv: the same as -ctk")
       ->type_name("f16,...");
   app.add_option("--attention", flags->attention, "Attention algorithms")
       ->type_name("flash,naive,chunked")

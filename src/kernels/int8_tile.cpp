@@ -23,7 +23,7 @@ HWY_NOINLINE void tile_kernel(const Int8Tile& tile) {
   VF acc[kRows][kCols];
   const std::byte* w[kCols];
   const std::byte* x[kRows];
-  const std::byte* half_init[kRows];
+  const std::byte* half_init[kRows] = {};  // of formats with a scale per 16
   unroll<kRows>([&](auto r) LITHE_SIMD {
     unroll<kCols>([&](auto t) LITHE_SIMD {
       acc[r][t] = tile.first ? hn::Zero(df) : hn::LoadU(df, sums + r * kSumsStride + t * kLanes);

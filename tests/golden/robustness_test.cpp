@@ -1,5 +1,5 @@
 // A model file is untrusted: whatever its bytes, loading and running end in a Status or in numbers, never in a crash.
-// The sanitizer builds run these too. Cases are numbered as in docs: "field cases" 22, 24, 26; robustness 3, 6.
+// The sanitizer builds run these too. Cases are numbered as in docs/field-cases.md: 22, 24, 26; robustness 3, 6.
 #include <cmath>
 #include <fstream>
 
