@@ -112,6 +112,26 @@ struct Bench {
   }
 };
 
+/// The plain product of two square float matrices: a calibrator's daily bread. Each worker takes a stretch of rows.
+void run_sgemm(const KernelTable& table, ThreadPool& pool, std::int64_t n) {
+  const auto size = static_cast<std::size_t>(n * n);
+  std::vector<float> a(size, 0.5f), b(size, 0.25f), c(size);
+  const std::size_t scratch_bytes = (table.matmul_scratch_bytes() + 4095) / 4096 * 4096;
+  Aligned scratch(scratch_bytes * static_cast<std::size_t>(pool.size()));
+  const double time = best_seconds([&] {
+    pool.run([&](int worker) {
+      const std::int64_t begin = n * worker / pool.size(), end = n * (worker + 1) / pool.size();
+      table.sgemm(end - begin, n, n, a.data() + begin * n, n, b.data(), n, c.data() + begin * n, n, false,
+                  {scratch.data + static_cast<std::size_t>(worker) * scratch_bytes, scratch_bytes});
+    });
+  });
+  const double gflops = 2e-9 * static_cast<double>(n * n * n) / time;
+  const double peak = engine::f32_peak(pool, table.isa, engine::Pick::best);
+  std::printf("| sgemm | f32 | %lld x %lld | %lld | %.0f | - | %.0f%% of %.0f Gop/s |\n",
+              static_cast<long long>(n), static_cast<long long>(n), static_cast<long long>(n), gflops,
+              100 * gflops / peak, peak);
+}
+
 int run_all(Isa isa, int threads, std::int64_t rows, std::string_view weights, std::string_view x) {
   const auto table = kernel_table(isa);
   if (!table.ok()) {
@@ -135,6 +155,8 @@ int run_all(Isa isa, int threads, std::int64_t rows, std::string_view weights, s
       }
     }
   }
+  if (!weights.empty() && weights != "sgemm") return 0;
+  for (const std::int64_t n : {576, 1024, 2048}) run_sgemm(**table, pool, n);
   return 0;
 }
 
@@ -161,7 +183,7 @@ int main(int argc, char** argv) {
   if (threads < 1 || rows < 1) {
     std::fprintf(
         stderr,
-        "matmul_bench [--isa NAME] [--threads N] [--rows N] [--weights FORMAT] [--x int8|f32|bf16]\n");
+        "matmul_bench [--isa NAME] [--threads N] [--rows N] [--weights FORMAT|sgemm] [--x int8|f32|bf16]\n");
     return 2;
   }
   return lithe::run_all(isa, threads, rows, weights, x);
