@@ -344,7 +344,7 @@ Status Chat::save(const std::string& path) const {
   for (const Message& message : messages_) {
     json["messages"].push_back({{"role", message.role}, {"content", message.content}});
   }
-  LITHE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  LITHE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, 0600));
   LITHE_RETURN_IF_ERROR(
       file.write(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
   LITHE_RETURN_IF_ERROR(file.commit());

@@ -12,6 +12,8 @@
 namespace lithe {
 namespace {
 
+constexpr int kTemporaryNames = 1000;  // tried, when others are taken
+
 Status errno_status(const char* action, const std::filesystem::path& path) {
   const int error = errno;
   const std::string text = fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(error));
@@ -92,14 +94,15 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t lim
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, unsigned mode) {
   AtomicFile file;
   file.path_ = path;
-  std::string name = path.string() + ".XXXXXX";
-  file.fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-  if (file.fd_ < 0) return errno_status("create", path);
-  ::fchmod(file.fd_, 0644);
-  file.temporary_ = name;
+  // Not mkostemp(): only the kernel can apply the umask without changing it for other threads.
+  for (int attempt = 0; file.fd_ < 0; ++attempt) {
+    file.temporary_ = fmt::format("{}.{}-{}", path.string(), ::getpid(), attempt);
+    file.fd_ = ::open(file.temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (file.fd_ < 0 && (errno != EEXIST || attempt == kTemporaryNames)) return errno_status("create", path);
+  }
   return file;
 }
 

@@ -44,7 +44,8 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t lim
 /// nothing behind.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  /// mode: as of open(), so less the umask; 0600 for what only its owner may read.
+  static Result<AtomicFile> create(const std::filesystem::path& path, unsigned mode = 0666);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();

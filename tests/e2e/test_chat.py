@@ -35,6 +35,7 @@ class Piped(harness.Case):
                          "/set temperature 0.5", "/set top-k 7", "/set", "/info", "/history", f"/save {again}", "/clear",
                          "/history", "/exit", "never read", flags=["-n", "2"])
         self.assertEqual(done.stdout, "AB\nAB\n")
+        self.assertEqual(saved.stat().st_mode & 0o777, 0o600)        # a conversation is its owner's
         messages = json.loads(saved.read_text())["messages"]
         self.assertEqual([(m["role"], m["content"]) for m in messages],
                          [("system", "Be terse."), ("user", "hi"), ("assistant", "AB")])
