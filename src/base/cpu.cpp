@@ -87,6 +87,14 @@ int default_threads() {
   return static_cast<int>(std::min<double>(physical_cores(), quota));
 }
 
+std::uint64_t file_cache_bytes(std::istream& memory_stat) {
+  std::uint64_t sum = 0, bytes = 0;
+  for (std::string key; memory_stat >> key >> bytes;) {
+    if (key == "inactive_file" || key == "active_file") sum += bytes;
+  }
+  return sum;
+}
+
 std::uint64_t available_memory() {
   std::uint64_t available = proc_value("/proc/meminfo", "MemAvailable:");
   for_each_cgroup([&](const std::string& dir) {
@@ -94,7 +102,9 @@ std::uint64_t available_memory() {
     if (limit.empty() || limit == "max") return;
     const std::uint64_t max = std::strtoull(limit.c_str(), nullptr, 10);
     const std::uint64_t used = std::strtoull(first_line(dir + "/memory.current").c_str(), nullptr, 10);
-    available = std::min(available, max > used ? max - used : 0);
+    std::ifstream stat(dir + "/memory.stat");
+    const std::uint64_t held = used - std::min(used, file_cache_bytes(stat));
+    available = std::min(available, max > held ? max - held : 0);
   });
   return available;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 namespace lithe {
@@ -9,6 +10,9 @@ namespace lithe {
 /// Threads worth starting: the physical cores of the affinity mask, no more than the cgroup's CPU quota, at
 /// least 1.
 int default_threads();
+
+/// Bytes of page cache in a cgroup's memory.stat ("key bytes" lines): counted as used there, but given back on demand.
+std::uint64_t file_cache_bytes(std::istream& memory_stat);
 
 /// Bytes of memory this process may still use: the least of what is free and what the cgroup's limit leaves.
 std::uint64_t available_memory();

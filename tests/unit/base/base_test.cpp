@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "base/checked.h"
 #include "base/cpu.h"
@@ -62,6 +64,19 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   std::filesystem::remove(path);
 }
 
+TEST(AtomicFile, HasTheModeAskedForLessTheUmask) {
+  const auto path = scratch_dir() / "mode.bin";
+  const mode_t before = ::umask(027);
+  for (const auto& [mode, expected] : {std::pair{0666u, 0640u}, std::pair{0600u, 0600u}}) {
+    auto file = AtomicFile::create(path, mode);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->commit().ok());
+    EXPECT_EQ(static_cast<unsigned>(std::filesystem::status(path).permissions()), expected);
+  }
+  ::umask(before);
+  std::filesystem::remove(path);
+}
+
 TEST(MappedFile, NamesWhatIsMissing) {
   const auto file = MappedFile::open("/nowhere/model.gguf");
   ASSERT_FALSE(file.ok());
@@ -74,6 +89,14 @@ TEST(Cpu, ReportsSomethingUsable) {
   EXPECT_GE(default_threads(), 1);
   EXPECT_GT(available_memory(), 1u << 20);
   EXPECT_GT(resident_memory(), 1u << 10);
+}
+
+TEST(Cpu, PageCacheOfACgroupIsNotHeld) {
+  std::istringstream stat(
+      "anon 4096\nfile 150\nfile_mapped 9\ninactive_file 100\nactive_file 23\nworkingset_activate_file 5\n");
+  EXPECT_EQ(file_cache_bytes(stat), 123u);
+  std::istringstream none("");
+  EXPECT_EQ(file_cache_bytes(none), 0u);
 }
 
 // Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors).
