@@ -66,6 +66,7 @@ bool Scheduler::admit_one() {
 
 /// Shares the pages of the longest common beginning; the last token is always computed, since its logits are wanted.
 void Scheduler::use_warm_prefix(Sequence& sequence) {
+  if (sequence.answered() == 0) sequence.result.usage.cached_tokens = 0;  // of an earlier, failed admission
   auto best = warm_.end();
   std::int64_t longest = 0;
   for (auto it = warm_.begin(); it != warm_.end(); ++it) {

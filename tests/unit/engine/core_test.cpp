@@ -384,6 +384,25 @@ TEST(Core, AWarmPrefixIsReusedAndChangesNothing) {
   EXPECT_TRUE(model.pool.check_integrity().ok());
 }
 
+TEST(Core, AFailedAdmissionLeavesNoCachedTokensBehind) {
+  FakeModel model(8);  // 32 tokens
+  Core core(model.port(), options(2, 64, true, 1));
+  std::map<RequestId, Completion> done;
+  const auto submit = [&](const std::string& prompt, int answer) {
+    const auto keep = [&](Completion c) { done[c.id] = std::move(c); };
+    return core.submit(ids(prompt), request(answer), {}, keep).value();
+  };
+  submit("abcdefgh", 1);
+  while (!core.idle()) core.step();  // warm from here on
+  submit("0123456789ABCDEFGHIJ", 4);
+  const auto waiting =
+      submit("abcdefgh-abcdefgh", 1);  // begins warm, but does not fit: the warm prefix is dropped
+  core.step();
+  EXPECT_EQ(core.stats().waiting, 1);
+  while (!core.idle()) core.step();
+  EXPECT_EQ(done.at(waiting).usage.cached_tokens, 0);
+}
+
 TEST(Core, UsageAddsUp) {
   FakeModel model(64);
   const Completion c = run_one(model, "0123456789", request(7));
