@@ -6,6 +6,7 @@ namespace lithe::sampling {
 namespace {
 
 constexpr std::size_t kMaxBiases = 1024;
+constexpr float kMinRepetition = 0.01f;  // logits are divided by it: far below, they would overflow
 
 Status in_range(const char* name, double value, bool inside, const char* range) {
   if (inside) return {};
@@ -23,7 +24,8 @@ Status validate(const SamplingOptions& o, std::int64_t vocab) {
   LITHE_RETURN_IF_ERROR(in_range("min_p", o.min_p, o.min_p >= 0 && o.min_p <= 1, "[0, 1]"));
   LITHE_RETURN_IF_ERROR(in_range("typical_p", o.typical_p, o.typical_p > 0 && o.typical_p <= 1, "(0, 1]"));
   LITHE_RETURN_IF_ERROR(in_range("repetition_penalty", o.repetition_penalty,
-                                 o.repetition_penalty > 0 && o.repetition_penalty <= 10, "(0, 10]"));
+                                 o.repetition_penalty >= kMinRepetition && o.repetition_penalty <= 10,
+                                 "[0.01, 10]"));
   LITHE_RETURN_IF_ERROR(in_range("presence_penalty", o.presence_penalty,
                                  o.presence_penalty >= -2 && o.presence_penalty <= 2, "[-2, 2]"));
   LITHE_RETURN_IF_ERROR(in_range("frequency_penalty", o.frequency_penalty,

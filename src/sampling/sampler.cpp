@@ -201,6 +201,7 @@ Result<std::span<const Candidate>> Sampler::distribution(std::span<float> logits
   const auto n = static_cast<std::int64_t>(logits.size());
   const float max = n > 0 ? kernels_->max(logits.data(), n) : -kInfinity;
   if (!(max > -kInfinity)) return internal("the model's logits leave no token to choose");
+  if (!(max < kInfinity)) return internal("bias and penalties make a logit infinite");
 
   candidates_.clear();
   if (options_.temperature == 0) {

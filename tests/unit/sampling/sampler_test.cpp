@@ -327,6 +327,17 @@ TEST_P(SamplerTest, PenaltySurvivesForeignIdsInTheHistory) {
   EXPECT_FLOAT_EQ(logits[0], 2);
 }
 
+TEST_P(SamplerTest, AnOverflowingPenaltyIsAnErrorNotAToken) {
+  for (auto o : {plain(), SamplingOptions::greedy(), SamplingOptions{}}) {
+    o.repetition_penalty = 1e-40f;  // validate() refuses it; the sampler must not crash on it
+    const std::vector<std::int32_t> tokens{0};
+    std::vector<float> logits{3, 1};
+    const auto id = Sampler(o, 1, table()).sample(logits, {tokens, 1});
+    ASSERT_FALSE(id.ok());
+    EXPECT_THAT(id.status().message(), HasSubstr("infinite"));
+  }
+}
+
 TEST_P(SamplerTest, SameSeedSameTokensOtherSeedOthers) {
   const auto logits = random_logits(1000, 1);
   const auto draw = [&](std::uint64_t seed) {
@@ -383,6 +394,7 @@ TEST(SamplingOptionsTest, ValidateNamesFieldAndRange) {
   EXPECT_THAT(fault([](auto& o) { o.min_p = 1.1f; }), HasSubstr("min_p"));
   EXPECT_THAT(fault([](auto& o) { o.typical_p = 0; }), HasSubstr("typical_p"));
   EXPECT_THAT(fault([](auto& o) { o.repetition_penalty = 0; }), HasSubstr("repetition_penalty"));
+  EXPECT_THAT(fault([](auto& o) { o.repetition_penalty = 1e-40f; }), HasSubstr("[0.01, 10]"));
   EXPECT_THAT(fault([](auto& o) { o.presence_penalty = 3; }), HasSubstr("presence_penalty"));
   EXPECT_THAT(fault([](auto& o) { o.frequency_penalty = kNan; }), HasSubstr("frequency_penalty"));
   EXPECT_THAT(fault([](auto& o) { o.repeat_last_n = -2; }), HasSubstr("repeat_last_n"));
