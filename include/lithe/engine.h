@@ -130,6 +130,7 @@ struct Completion {
 };
 
 /// A piece of the answer: valid UTF-8, never a part of a stop string. False ends the request (aborted).
+/// Neither callback may throw: step() would be left half done. Catch inside, and return false.
 using OnText = std::function<bool(std::string_view text)>;
 using OnDone = std::function<void(Completion completion)>;
 

@@ -21,7 +21,7 @@ struct Limits {
   std::int64_t max_tokens = 0;  // of the answer, resolved against the length
   std::int64_t min_tokens = 0;
   bool ignore_eos = false;
-  std::set<std::int32_t> stop_ids;  // the model's end tokens and the request's own
+  std::set<std::int32_t> stop_ids;  // the request's own; the model's end tokens are the tokenizer's
 };
 
 struct Sequence {
@@ -48,7 +48,7 @@ struct Sequence {
   OnDone on_done;
   Completion result;
   Clock::time_point submitted = Clock::now(), started, first_token, last_token;
-  bool was_started = false, cancelled = false;
+  bool was_started = false;
 
   /// Tokens whose keys and values are still to be computed: 1 while decoding.
   std::int64_t remaining() const { return static_cast<std::int64_t>(tokens.size()) - cache.length(); }

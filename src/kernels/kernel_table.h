@@ -15,7 +15,7 @@
 
 namespace lithe::kernels {
 
-/// portable = the SIMD source compiled for the baseline (SSE2 or NEON); reference = plain scalar loops.
+/// portable = the SIMD source compiled for the baseline (SSE4.2 or NEON); reference = plain scalar loops.
 enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
 
 /// What a matrix product turns its activations into. int8: blocks of 32 with an f32 scale each (symmetric).
