@@ -1,7 +1,10 @@
 // lithe detokenize: the text of token ids.
 #include <charconv>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "command.h"
@@ -20,12 +23,26 @@ struct DetokenizeFlags {
   bool no_special = false, json = false;
 };
 
+/// A flat list of ids. Read directly: dump() recurses, and a hostile nesting would exhaust the stack.
+Result<std::vector<TokenId>> ids_of(const Json& list) {
+  if (!list.is_array()) return invalid("\"ids\" must be a list of token ids");
+  std::vector<TokenId> ids;
+  for (const Json& entry : list) {
+    if (!entry.is_number_integer()) return invalid("\"ids\"[{}] is not a token id", ids.size());
+    const auto id = entry.get<std::int64_t>();
+    const bool huge = entry.is_number_unsigned() && entry.get<std::uint64_t>() > INT64_MAX;
+    if (huge || !std::in_range<TokenId>(id)) return invalid("{} is not a token id", entry.dump());
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  return ids;
+}
+
 /// "1 2 3", "1,2,3", "[1, 2, 3]", {"ids": [1, 2, 3]}.
 Result<std::vector<TokenId>> parse_ids(std::string_view text) {
   constexpr std::string_view kBetween = " \t\r\n,[]";
   std::vector<TokenId> ids;
   if (const auto json = Json::parse(text, nullptr, false); json.is_object() && json.contains("ids")) {
-    return parse_ids(json["ids"].dump());
+    return ids_of(json["ids"]);
   }
   while (true) {
     const std::size_t begin = text.find_first_not_of(kBetween);

@@ -68,6 +68,9 @@ class Tokenize(harness.Case):
         self.assertIn("99999", self.refused(2, "detokenize", "-m", self.smollm, "99999"))
         self.assertIn("'x1'", self.refused(2, "detokenize", "-m", self.smollm, "x1"))
         self.assertIn("99999999999", self.refused(2, "detokenize", "-m", self.smollm, "99999999999"))
+        deep = 200000
+        for ids in ("[" * deep + "1" + "]" * deep, "[[1]]", "[1, 2.5]", '["1"]', "7", "[-99999999999]", "[18446744073709551615]"):
+            self.assertIn("token id", self.refused(2, "detokenize", "-m", self.smollm, stdin='{"ids": %s}' % ids))
         self.assertIn("nothing.txt", self.refused(1, "tokenize", "-m", self.smollm, "--file", "nothing.txt"))
         self.assertIn("not both", self.refused(2, "tokenize", "-m", self.smollm, "--file", "x", "text"))
         self.assertIn("nothing.gguf", self.refused(1, "tokenize", "-m", "nothing.gguf", "text"))
