@@ -3,12 +3,15 @@
 #include <clocale>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "command.h"
 #include "console.h"
 #include "layers.h"
@@ -66,13 +69,24 @@ LogLevel log_level(const std::string& name) {
   return name == "off" ? LogLevel::off : LogLevel::info;
 }
 
+/// The last place where an exception can become one line instead of an abort.
+Status run_command(const Entry& entry) {
+  try {
+    return entry.run();
+  } catch (const std::bad_alloc&) {
+    return exhausted("out of memory");
+  } catch (const std::exception& error) {
+    return internal("unexpected fault: {}", printable(error.what()));
+  }
+}
+
 Status run_entry(const CLI::App& root, const Entry& entry) {
   LITHE_RETURN_IF_ERROR(apply_layers(root, *entry.app, entry.common->config));
   for (const std::string& extra : entry.app->remaining()) {
     if (extra != "--") return unknown_argument(*entry.app, extra);  // CLI11 counts the mark as left over, too
   }
   set_log_level(log_level(entry.common->log_level));
-  LITHE_RETURN_IF_ERROR(entry.run());
+  LITHE_RETURN_IF_ERROR(run_command(entry));
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     if (errno == EPIPE) return cancelled("the reader of stdout has gone");
     return io_error("cannot write to stdout: {}", std::strerror(errno));

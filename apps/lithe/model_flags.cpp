@@ -102,15 +102,15 @@ void ModelFlags::add(CLI::App& app, Text text) {
 
 Result<std::string> ModelFlags::path() const {
   const std::string cache = model_cache();
+  std::error_code ignored;
   if (model.empty()) {
     const fs::path file = fs::path(cache) / kDefaultModel;
-    if (fs::exists(file)) return file.string();
+    if (fs::exists(file, ignored)) return file.string();
     return not_found(
         "no model given, and the default one is not there ({}): give a file with -m MODEL, or fetch it with "
         "scripts/run.sh",
         file.string());
   }
-  std::error_code ignored;
   if (fs::exists(model, ignored)) return model;
   if (model.find('/') == std::string::npos) {
     for (const std::string& name : {model, model + ".gguf"}) {

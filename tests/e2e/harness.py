@@ -47,7 +47,7 @@ class Case(unittest.TestCase):
 
     def lithe(self, *args, stdin="", env=None, timeout=120):
         return subprocess.run([BIN, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=timeout,
-                              env=clean_environment(**self.env, **(env or {})))
+                              env=clean_environment(**{**self.env, **(env or {})}))
 
     def out(self, *args, **kwargs):
         """stdout of a run that must succeed."""

@@ -86,6 +86,8 @@ class Flags(harness.Case):
     def test_missing_model(self):
         error = self.refused(1, "run", "-p", "hi")
         self.assertIn("scripts/run.sh", error)
+        unreadable = {"XDG_CACHE_HOME": "/" + "x" * 5000}        # stat() fails, and not with "no such file"
+        self.assertIn("no model given", self.refused(1, "run", "-p", "hi", env=unreadable))
         self.assertIn("no/such.gguf", self.refused(1, "run", "-m", "no/such.gguf", "-p", "hi"))
         cache = self.folder / "home/.cache/lithe/models"
         cache.mkdir(parents=True, exist_ok=True)
