@@ -199,7 +199,12 @@ class Table {
 
 // --- what to run --------------------------------------------------------------------------------------------------------
 
-Result<std::vector<engine::SpeedTest>> make_tests(const BenchFlags& flags) {
+struct Planned {
+  engine::SpeedTest test;
+  std::int64_t batch = 0;  // the -b it belongs to
+};
+
+Result<std::vector<Planned>> make_tests(const BenchFlags& flags) {
   constexpr std::int64_t kMost = 1 << 24;
   // As llama-bench: both tests when neither is named, only the named one otherwise.
   const bool neither = flags.prompts.empty() && flags.generates.empty();
@@ -221,24 +226,24 @@ Result<std::vector<engine::SpeedTest>> make_tests(const BenchFlags& flags) {
   const bool whole = flags.ubatch.empty() && flags.attention != "flash";
   LITHE_ASSIGN_OR_RETURN(const auto ubatches,
                          parse_list("-ub", flags.ubatch.empty() ? "512" : flags.ubatch, 1, kMost));
-  std::vector<engine::SpeedTest> tests;
+  std::vector<Planned> tests;
   const auto add = [&](std::int64_t prompt, std::int64_t generate, std::int64_t depth, std::int64_t row_count,
-                       std::int64_t step) {
+                       std::int64_t batch, std::int64_t ubatch) {
     if (prompt + generate == 0) return;
+    const std::int64_t step = std::min(batch, ubatch);
     engine::SpeedTest test;
     test.prompt = prompt, test.generate = generate, test.depth = depth, test.rows = row_count,
     test.step = whole ? std::max(step, prompt) : step;
     test.kv_cache = flags.kv_cache || prompt > 0;
     test.repetitions = flags.repetitions;
-    tests.push_back(test);
+    tests.push_back({test, std::max(batch, test.step)});
   };
   for (const std::int64_t batch : batches) {
     for (const std::int64_t ubatch : ubatches) {
-      const std::int64_t step = std::min(batch, ubatch);
       for (const std::int64_t depth : depths) {
-        for (const std::int64_t prompt : prompts) add(prompt, 0, depth, 1, step);
+        for (const std::int64_t prompt : prompts) add(prompt, 0, depth, 1, batch, ubatch);
         for (const std::int64_t generate : generates) {
-          for (const std::int64_t row_count : rows) add(0, generate, depth, row_count, step);
+          for (const std::int64_t row_count : rows) add(0, generate, depth, row_count, batch, ubatch);
         }
       }
     }
@@ -259,20 +264,18 @@ std::string now_utc() {
 /// Ceilings by thread count, measured once each.
 using CeilingsByThreads = std::map<int, engine::Ceilings>;
 
-Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<engine::SpeedTest>& tests,
+Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<Planned>& tests,
                  CeilingsByThreads& known, Table& table) {
   LITHE_ASSIGN_OR_RETURN(const ModelOptions options, setup.model.options());
   LITHE_ASSIGN_OR_RETURN(const std::string path, setup.model.path());
   LITHE_ASSIGN_OR_RETURN(const auto loaded, engine::LoadedModel::load(path, options));
-  LITHE_ASSIGN_OR_RETURN(const std::vector<std::int64_t> batches,
-                         parse_list("-b", flags.batch, 1, INT64_MAX));
   const int threads = loaded->threads().size();
   if (!known.contains(threads)) {
     known[threads] =
         engine::measure_ceilings(loaded->threads(), loaded->kernels().isa, loaded->model().memory().weights);
   }
   const engine::Ceilings& ceilings = known.at(threads);
-  for (const engine::SpeedTest& test : tests) {
+  for (const auto& [test, batch] : tests) {
     if (stderr_is_terminal()) std::fprintf(stderr, "\r\033[K%s ...", test_name(test).c_str());
     auto speed = engine::measure(*loaded, test, [] { return !interrupted(); });
     if (stderr_is_terminal()) std::fprintf(stderr, "\r\033[K");
@@ -282,7 +285,7 @@ Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<
     row.attention = setup.attention;
     row.kv_type = block_format(loaded->model().options().kv_dtype).name;
     row.precision = flags.precision;
-    row.batch = std::max(batches.front(), test.step);
+    row.batch = batch;
     row.ubatch = test.step;
     row.test = test;
     row.speed = std::move(speed).value();

@@ -52,6 +52,10 @@ class Bench(harness.Case):
                          "json")
         self.assertLess(rows[0]["peak_attention_bytes"], 4 * 512 * 512)
 
+    def test_each_row_states_its_own_batch(self):
+        rows = self.json("bench", "-m", self.random(), "-p", 16, "-b", "64,8", "-r", 1, "-t", 1, "-o", "json")
+        self.assertEqual([(r["n_batch"], r["n_ubatch"]) for r in rows], [(64, 64), (8, 8)])
+
     def test_without_cache(self):
         (row,) = self.json("bench", "-m", self.random(), "-n", 3, "-d", 8, "-r", 1, "--no-kv-cache", "-o", "json")
         self.assertIs(row["kv_cache"], False)
