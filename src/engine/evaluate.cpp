@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/text.h"
 #include "engine/reference_file.h"
 
 namespace lithe::engine {
@@ -42,14 +43,15 @@ class StateFile {
  public:
   /// invalid_argument when the file belongs to another run.
   static Result<StateFile> open(const std::string& path, const Json& what) {
+    const std::string header =
+        what.dump(-1, ' ', false, Json::error_handler_t::replace);  // paths are any bytes
     StateFile out;
     out.path_ = path;
     std::ifstream in(path);
     std::string line;
     std::size_t good = 0;
     if (in && std::getline(in, line)) {
-      const Json header = Json::parse(line, nullptr, false);
-      if (header != what) return invalid("{} holds another run: give a new file, or delete it", path);
+      if (line != header) return invalid("{} holds another run: give a new file, or delete it", path);
       good = line.size() + 1;
       while (std::getline(in, line) && !in.eof() && out.take(line)) good += line.size() + 1;
       in.close();
@@ -58,7 +60,7 @@ class StateFile {
       if (error) return io_error("{}: {}", path, error.message());
     }
     out.file_.open(path, std::ios::app);
-    if (good == 0) out.file_ << what.dump() << '\n';
+    if (good == 0) out.file_ << header << '\n';
     if (!out.file_.flush()) return io_error("cannot write {}", path);
     return out;
   }
@@ -128,6 +130,7 @@ struct Run {
       out.nll.add(nll);
       if (writer != nullptr) LITHE_RETURN_IF_ERROR(writer->add(logits, sum, nll));
       if (reference != nullptr) {
+        if (next_row >= reference->rows()) return internal("the reference has no row {}", next_row);
         const ReferenceRow row = reference->row(next_row++);
         out.delta.add(nll - row.nll);
         out.kl.push_back(static_cast<float>(kl_divergence(row, logits, sum)));
@@ -140,6 +143,24 @@ struct Run {
     return out;
   }
 };
+
+/// forward() sees every token but a window's last, whose logit is read all the same.
+Status check_ids(const LoadedModel& model, const std::vector<Window>& windows) {
+  const std::int64_t vocab = model.model().spec().vocab;
+  for (const Window& window : windows) {
+    for (const std::int32_t id : window.tokens) {
+      if (id >= 0 && id < vocab) continue;
+      return invalid("the text holds token {} ({}), but the model has rows for {} tokens only", id,
+                     in_quotes(model.tokenizer().written(id)), vocab);
+    }
+  }
+  return {};
+}
+
+/// Predictions scored in a window: all windows have the same number.
+std::int64_t scored(const Window& window) {
+  return static_cast<std::int64_t>(window.tokens.size()) - 1 - window.first;
+}
 
 }  // namespace
 
@@ -171,6 +192,7 @@ Result<Evaluation> evaluate(LoadedModel& model, std::string_view text, const Eva
   if (options.max_windows > 0 && static_cast<std::size_t>(options.max_windows) < windows.size()) {
     windows.resize(static_cast<std::size_t>(options.max_windows));
   }
+  LITHE_RETURN_IF_ERROR(check_ids(model, windows));
   const auto total = static_cast<std::int64_t>(windows.size());
   const ScoringKey key{protocol_name(options.protocol), options.ctx, model.model().spec().vocab, total,
                        text_hash(text)};
@@ -196,9 +218,17 @@ Result<Evaluation> evaluate(LoadedModel& model, std::string_view text, const Eva
                            StateFile::open(options.state, describe_run(model, options, key.text_hash)));
     for (const WindowResult& done : state->windows()) {
       if (evaluation.windows == total) break;
+      const std::int64_t count = scored(windows.front());
+      const std::int64_t compared = reference ? count : 0;
+      if (done.nll.count != count || done.delta.count != compared ||
+          static_cast<std::int64_t>(done.kl.size()) != compared) {
+        return corrupt(
+            "{}: window {} holds other counts than the {} tokens scored: give a new file, or delete it",
+            options.state, evaluation.windows + 1, count);
+      }
       add(evaluation, done);
-      run.next_row += done.nll.count;
     }
+    run.next_row = evaluation.windows * scored(windows.front());
     evaluation.resumed = evaluation.windows;
   }
   while (evaluation.windows < total) {

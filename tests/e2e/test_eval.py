@@ -1,7 +1,9 @@
 import json
 import math
+import os
 import pathlib
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -142,6 +144,36 @@ class Eval(harness.Case):
         self.assertIn("7 windows were taken", done.stderr)
         self.assertEqual(self.json(*base, "--state", state), whole)   # nothing left to do
         self.assertIn("another run", self.refused(2, *base[:-2], "32", "--json", "--state", state))
+
+    def test_a_state_with_other_counts_is_refused(self):
+        base = ["eval", "-m", self.random(), "--text", self.text, "--ctx", 16]
+        state = self.folder / "counts"
+        self.out(*base, "--max-chunks", 3, "--state", state)
+        lines = state.read_text().splitlines()
+        window = json.loads(lines[2])
+        window["nll"][0] += 1 << 40
+        state.write_text("\n".join([*lines[:2], json.dumps(window), *lines[3:]]) + "\n")
+        self.assertIn("window 2", self.refused(1, *base, "--state", state))
+
+    def test_a_state_of_a_model_whose_path_is_not_utf8(self):
+        model = os.fsdecode(os.fsencode(self.folder) + b"/m\xff.gguf")
+        shutil.copy(self.random(), model)
+        base = ["eval", "-m", model, "--text", self.text, "--ctx", 16, "--max-chunks", 3, "--json"]
+        state = self.folder / "bytes"
+        for _ in range(2):
+            done = self.lithe(*base, "--state", state)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 windows were taken", done.stderr)
+
+    def test_a_token_without_a_row(self):
+        model = self.model("rowless", tiny_gguf.chain, {}, missing_rows=5,
+                           **{"tokenizer.ggml.bos_token_id": None})        # 260 = "an" is the first without
+        for words in ("b" * 15 + "an", "an" + "b" * 15):                # the last token of a window, and the first
+            text = self.folder / "rowless.txt"
+            text.write_text(words)
+            for protocol in ("half", "full"):
+                self.assertIn("token 260 ('an')", self.refused(2, "eval", "-m", model, "--text", text, "--ctx", 16, "--log-level", "error",
+                                                               "--protocol", protocol))
 
     def test_ctrl_c_keeps_the_state(self):
         state = self.folder / "interrupted"
