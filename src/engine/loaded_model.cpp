@@ -1,10 +1,13 @@
 #include "engine/loaded_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
+#include "base/checked.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "formats/gguf.h"
 #include "models/gguf_vocab.h"
 
@@ -142,6 +145,20 @@ Result<std::vector<std::int32_t>> LoadedModel::encode_chat(std::span<const Messa
   for (const Message& message : messages)
     list.push_back({{"role", message.role}, {"content", message.content}});
   return encode_chat(list);
+}
+
+Result<kvcache::PagePool> make_pool_that_fits(const LoadedModel& model, std::int64_t tokens) {
+  const std::uint64_t free = available_memory();
+  const auto needed = checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token)
+                          .value_or(std::numeric_limits<std::uint64_t>::max());
+  if (needed > free) {
+    return exhausted(
+        "{} tokens need {} ({} bytes) of key-value cache, but {} ({} bytes) are free: take a shorter "
+        "context (-c), fewer sequences, or a smaller --kv-cache-dtype (q8_0)",
+        tokens, human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(free)),
+        free);
+  }
+  return model.model().make_pool(tokens);
 }
 
 }  // namespace lithe::engine

@@ -51,4 +51,7 @@ class LoadedModel {
   Status template_fault_;  // why template_ is empty although the file has one
 };
 
+/// A page pool for `tokens`. resource_exhausted, before any work, when memory for it is not there.
+Result<kvcache::PagePool> make_pool_that_fits(const LoadedModel& model, std::int64_t tokens);
+
 }  // namespace lithe::engine

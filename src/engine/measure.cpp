@@ -138,7 +138,7 @@ Result<Speed> measure(LoadedModel& model, const SpeedTest& test, FunctionRef<boo
   const std::int64_t length = test.depth + test.prompt + test.generate + 1;
   const std::int64_t page = kernels::kPageTokens;
   LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                         model.model().make_pool(test.rows * ((length + page - 1) / page * page)));
+                         make_pool_that_fits(model, test.rows * ((length + page - 1) / page * page)));
   Speed speed;
   price(model, test, speed);
   Bench bench(model, pool, test);

@@ -12,7 +12,9 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "base/cpu.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "models/family.h"
 
 namespace lithe::models {
@@ -240,6 +242,11 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   }
   add(Role::embedding, 0);
   if (own_head) add(Role::output, 0);
+  if (const std::uint64_t free = available_memory(); bytes > free) {
+    return exhausted(
+        "the weights need {} ({} bytes) of memory, but {} ({} bytes) are free: take a smaller type",
+        human_bytes(static_cast<double>(bytes)), bytes, human_bytes(static_cast<double>(free)), free);
+  }
   LITHE_ASSIGN_OR_RETURN(memory_, layers::WeightMemory::create(bytes));
   return {};
 }

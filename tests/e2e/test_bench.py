@@ -56,6 +56,10 @@ class Bench(harness.Case):
         rows = self.json("bench", "-m", self.random(), "-p", 16, "-b", "64,8", "-r", 1, "-t", 1, "-o", "json")
         self.assertEqual([(r["n_batch"], r["n_ubatch"]) for r in rows], [(64, 64), (8, 8)])
 
+    def test_a_cache_larger_than_memory_is_refused(self):
+        error = self.refused(1, "bench", "-m", self.random(), "-n", 1, "-d", 1 << 24, "-npl", 4096, "-r", 1, "-t", 1)
+        self.assertIn("are free", error)
+
     def test_without_cache(self):
         (row,) = self.json("bench", "-m", self.random(), "-n", 3, "-d", 8, "-r", 1, "--no-kv-cache", "-o", "json")
         self.assertIs(row["kv_cache"], False)
