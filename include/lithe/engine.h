@@ -1,7 +1,9 @@
 // Lithe's public API: load a model, ask it, stream the answer. No third-party types.
 //
 //   auto model = lithe::Model::load("model.gguf");
+//   if (!model.ok()) return complain(model.status().message());
 //   auto engine = lithe::Engine::create(model.value());
+//   if (!engine.ok()) return complain(engine.status().message());
 //   lithe::Request request;
 //   request.messages = {{"user", "What is a page table?"}};
 //   auto answer = engine->generate(request, [](std::string_view text) { std::cout << text; return true; });
