@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -102,6 +103,7 @@ int exit_code(const Status& status) {
 }
 
 int run(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), with a message
   CLI::App root("Lithe: large language models, fast and cheap, on CPUs", "lithe");
   root.set_version_flag("--version", LITHE_VERSION);
   root.require_subcommand(1);
@@ -117,6 +119,9 @@ int run(int argc, char** argv) {
     root.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return root.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {  // CLI11 lets a number that is too large escape from std::stoll
+    std::fprintf(stderr, "lithe: cannot read the arguments: %s\n", printable(error.what()).c_str());
+    return 2;
   }
   for (const Entry& entry : entries) {
     if (entry.app->parsed()) return exit_code(run_entry(root, entry));

@@ -64,11 +64,24 @@ Result<std::string> read_text(const std::string& path) {
   return read_file(path);
 }
 
+/// Copies and conversions of a value recurse: a hostile nesting would exhaust the stack.
+constexpr int kMostJsonDepth = 256;
+
+Result<Json> parse_json(const std::string& text, const char* flag, const std::string& name) {
+  bool too_deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMostJsonDepth;
+    return !too_deep;
+  };
+  Json json = Json::parse(text, watch, false);
+  if (too_deep) return invalid("{}: {} nests deeper than {} levels", flag, name, kMostJsonDepth);
+  if (json.is_discarded()) return invalid("{}: {} is not valid JSON", flag, name);
+  return json;
+}
+
 Result<Json> read_json(const std::string& path, const char* flag) {
   LITHE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return invalid("{}: {} is not valid JSON", flag, path);
-  return json;
+  return parse_json(text, flag, path);
 }
 
 /// The template's variables. A file of messages may also be a whole request: an object with `messages`, `tools` and
@@ -86,7 +99,8 @@ Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
     LITHE_ASSIGN_OR_RETURN(context["tools"], read_json(flags.tools, "--tools"));
   }
   if (!flags.variables.empty()) {
-    const Json variables = Json::parse(flags.variables, nullptr, false);
+    LITHE_ASSIGN_OR_RETURN(const Json variables,
+                           parse_json(flags.variables, "--chat-template-kwargs", "the value"));
     if (!variables.is_object()) return invalid("--chat-template-kwargs: expected a JSON object");
     context.update(variables);
   }

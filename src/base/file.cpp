@@ -35,7 +35,8 @@ Status write_all(int fd, std::span<const std::byte> bytes, const std::filesystem
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a pipe that nobody writes to would wait forever, before we see that it is one.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno_status("open", path);
   struct stat info {};
   if (::fstat(fd, &info) != 0) {
@@ -95,6 +96,11 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t lim
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, unsigned mode) {
+  // rename() would put a plain file in a device's or a pipe's place.
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return invalid("{} exists and is not a regular file", path.string());
+  }
   AtomicFile file;
   file.path_ = path;
   // Not mkostemp(): only the kernel can apply the umask without changing it for other threads.

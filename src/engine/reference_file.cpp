@@ -74,7 +74,8 @@ Result<ReferenceFile> ReferenceFile::open(const std::string& path, const Scoring
                               std::min<std::size_t>(bytes.size(), 1 << 16));
   const auto end = text.find('\n');
   const auto header = nlohmann::json::parse(text.substr(0, end), nullptr, false);
-  if (end == std::string_view::npos || !header.is_object() || header.value("magic", "") != kMagic) {
+  if (end == std::string_view::npos || !header.is_object() || !header.contains("magic") ||
+      header["magic"] != kMagic) {
     return corrupt("{} was not written by --save-logits", path);
   }
   ScoringKey found;
