@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <clocale>
@@ -8,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -102,7 +105,15 @@ int exit_code(const Status& status) {
   return status.code() == Code::invalid_argument ? 2 : 1;
 }
 
+/// Reading a mapped file beyond an end that moved. Only what is safe in a signal handler.
+void on_bus_error(int) {
+  constexpr std::string_view kText = "lithe: a file was cut short while it was being read\n";
+  (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+  ::_exit(1);
+}
+
 int run(int argc, char** argv) {
+  std::signal(SIGBUS, on_bus_error);
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), with a message
   CLI::App root("Lithe: large language models, fast and cheap, on CPUs", "lithe");
   root.set_version_flag("--version", LITHE_VERSION);
