@@ -107,7 +107,7 @@ struct TileRange {
 
 #if HWY_TARGET == HWY_AVX3
 // What a flash tile holds beyond floats when it runs on integers.
-class Int8Tile {
+class Int8FlashTile {
  public:
   static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
     const std::int64_t quads = (shape.key_dim + 3) / 4, groups = (shape.key_dim + 31) / 32;
@@ -116,8 +116,8 @@ class Int8Tile {
            2 * kTileLines * kKeyBlock / 4 + kLineSlots + WeightUnits::kFloats;
   }
 
-  Int8Tile() = default;
-  Int8Tile(const KvShape& shape, std::int64_t lines, Carver& carver)
+  Int8FlashTile() = default;
+  Int8FlashTile(const KvShape& shape, std::int64_t lines, Carver& carver)
       : quads_((shape.key_dim + 3) / 4), groups_((shape.key_dim + 31) / 32) {
     codes_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(quads_ * kTileLines)));
     offsets_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(groups_ * kTileLines)));
@@ -184,7 +184,7 @@ class FlashTile {
     seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
 #if HWY_TARGET == HWY_AVX3
     if (integers()) {
-      int8_ = Int8Tile(shape, lines_, carver);
+      int8_ = Int8FlashTile(shape, lines_, carver);
       for (std::int64_t line = 0; line < lines_; ++line) {
         quantize_query(query_of(job, row(line), head(line)), job.scale * kLog2E, shape.key_dim,
                        line % kTileLines, int8_.queries(line));
@@ -205,8 +205,8 @@ class FlashTile {
                              padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
     std::int64_t own = f32;
 #if HWY_TARGET == HWY_AVX3
-    own = std::max(
-        own, Int8Tile::floats(shape, lines) + padded(kTileLines * shape.key_dim) + padded(shape.key_dim));
+    own = std::max(own, Int8FlashTile::floats(shape, lines) + padded(kTileLines * shape.key_dim) +
+                            padded(shape.key_dim));
 #endif
     return own + state_floats(lines, shape.value_dim) + state_floats(kTileLines, shape.value_dim) +
            kTileLines * ScoreStride::value;
@@ -306,7 +306,7 @@ class FlashTile {
   float *q_ = nullptr, *scores_ = nullptr, *keys_ = nullptr, *values_ = nullptr;
   State state_, part_;
 #if HWY_TARGET == HWY_AVX3
-  Int8Tile int8_;
+  Int8FlashTile int8_;
 #endif
 };
 
