@@ -109,6 +109,7 @@ std::string md_row(const Row& row) {
 
 nlohmann::ordered_json json_row(const Row& row) {
   std::vector<std::int64_t> nanoseconds;
+  nanoseconds.reserve(row.speed.seconds.size());
   for (const double s : row.speed.seconds) nanoseconds.push_back(static_cast<std::int64_t>(s * 1e9));
   const auto rates = row.speed.rates();
   return {

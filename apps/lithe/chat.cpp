@@ -99,13 +99,13 @@ Status Chat::loop() {
     if (!message) break;
     if (blank(*message)) continue;
     if (message->front() == '/') {
-      const Status status = command(*message);
+      Status status = command(*message);
       if (status.code() == Code::cancelled) return status;
       if (!status.ok()) note(status.message());
       continue;
     }
     messages_.push_back({"user", *message});
-    const Status status = answer();
+    Status status = answer();
     if (status.code() == Code::cancelled) return status;
     if (!status.ok()) {
       messages_.pop_back();
@@ -216,7 +216,7 @@ Status Chat::command(const std::string& line) {
     if (messages_.empty() || messages_.back().role != "assistant") return invalid("there is no answer yet");
     const Message old = messages_.back();
     messages_.pop_back();
-    const Status status = answer();
+    Status status = answer();
     if (!status.ok()) messages_.push_back(old);
     return status;
   } else if (name == "/undo") {

@@ -21,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using formats::ConversionPlan;
 using formats::GgufFile;
-using formats::GgufType;
 using formats::PlannedTensor;
 
 struct ConvertFlags {
@@ -107,6 +106,7 @@ std::string report_text(const GgufFile& file, const ConversionPlan& plan, const 
     source_bytes += planned.source->data.size();
   }
   std::vector<TypeRow> rows;
+  rows.reserve(by_type.size());
   for (const auto& [id, sum] : by_type) {
     rows.push_back({std::string(formats::find_gguf_type(id)->name), sum.tensors, sum.elements, sum.bytes});
   }

@@ -155,10 +155,8 @@ Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& c
   if (!path.empty()) {
     LITHE_ASSIGN_OR_RETURN(config, read_config(path));
     for (const auto& [section, keys] : config.sections) {
-      const CLI::App* only = nullptr;
-      if (!section.empty() && (only = find_command(app, section)) == nullptr) {
-        return invalid("{}: there is no command [{}]", path, section);
-      }
+      const CLI::App* only = section.empty() ? nullptr : find_command(app, section);
+      if (!section.empty() && only == nullptr) return invalid("{}: there is no command [{}]", path, section);
       for (const auto& [key, value] : keys) {
         const auto commands = all_commands(app);
         const bool known = only != nullptr

@@ -144,7 +144,12 @@ int run(int argc, char** argv) {
 }  // namespace lithe::app
 
 int main(int argc, char** argv) {
-  lithe::app::prepare_console();
-  std::setlocale(LC_CTYPE, "");
-  return lithe::app::run(argc, argv);
+  try {
+    lithe::app::prepare_console();
+    std::setlocale(LC_CTYPE, "");
+    return lithe::app::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lithe: %s\n", error.what());
+    return 1;
+  }
 }

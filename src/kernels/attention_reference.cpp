@@ -65,7 +65,7 @@ void store_value_q8(std::byte* values, std::byte* scales, const KvLayout& layout
 void store_key(std::byte* panel, const KvShape& shape, const KvLayout& layout, int lane, const float* k) {
   if (shape.dtype == DType::q8_0) return store_key_q8(panel, layout, lane, k, shape.key_dim);
   for (int channel = 0; channel < shape.key_dim; ++channel) {
-    const auto element = static_cast<std::size_t>(channel * kKeyLanes + lane);
+    const auto element = static_cast<std::size_t>(channel) * kKeyLanes + static_cast<std::size_t>(lane);
     if (shape.dtype == DType::f32) {
       std::memcpy(panel + element * 4, k + channel, 4);
     } else {
