@@ -3,10 +3,14 @@
 #define HWY_TARGET_INCLUDE "kernels/attention.cpp"
 #include "kernels/simd_targets.h"
 
+#include <optional>
+
 #include <hwy/foreach_target.h>
 
 #include "kernels/attention_blocks-inl.h"
+#include "kernels/attention_int16-inl.h"
 #include "kernels/attention_int8-inl.h"
+#include "kernels/attention_scratch-inl.h"
 #include "kernels/attention_store-inl.h"
 #include "kernels/attention_tiles-inl.h"
 #include "kernels/fill.h"
@@ -18,47 +22,6 @@ namespace HWY_NAMESPACE {
 
 // Lines that flash takes through the blocks together: they share the decoding of a block.
 constexpr std::int64_t kFlashLines = 192;
-
-constexpr std::int64_t padded(std::int64_t dim) {
-  return (dim + 15) / 16 * 16;
-}
-constexpr std::int64_t tiles(std::int64_t lines) {
-  return (lines + kTileLines - 1) / kTileLines;
-}
-
-// Parts of a worker's scratch, all floats, each a multiple of 16.
-class Carver {
- public:
-  explicit Carver(std::span<std::byte> bytes) : at_(reinterpret_cast<float*>(bytes.data())) {}
-  float* take(std::int64_t floats) {
-    float* const out = at_;
-    at_ += padded(floats);
-    return out;
-  }
-
- private:
-  float* at_;
-};
-
-State take_state(Carver& carver, std::int64_t lines, std::int64_t value_dim) {
-  float* const max = carver.take(tiles(lines) * kLineSlots);
-  float* const sum = carver.take(tiles(lines) * kLineSlots);
-  return {max, sum, carver.take(lines * padded(value_dim)), padded(value_dim)};
-}
-std::int64_t state_floats(std::int64_t lines, std::int64_t value_dim) {
-  return 2 * tiles(lines) * kLineSlots + lines * padded(value_dim);
-}
-
-State tile_of(const State& state, std::int64_t first_line) {
-  const std::int64_t slot = first_line / kTileLines * kLineSlots;
-  return {state.max + slot, state.sum + slot, state.output + first_line * state.stride, state.stride};
-}
-
-void clear(const State& state, std::int64_t lines) {
-  std::fill(state.max, state.max + tiles(lines) * kLineSlots, kMinusInfinity);
-  std::fill(state.sum, state.sum + tiles(lines) * kLineSlots, 0.0f);
-  std::fill(state.output, state.output + lines * state.stride, 0.0f);
-}
 
 const float* query_of(const AttentionJob& job, std::int64_t row, int head) {
   return job.q + row * job.q_stride + std::int64_t{head} * job.kv.shape.key_dim;
@@ -98,73 +61,6 @@ void finish_line(const AttentionJob& job, std::int64_t row, int head, float max,
 
 // --- flash -----------------------------------------------------------------------------------------------------
 
-// The parts of a register tile that lines go through, and where their results come out.
-struct TileRange {
-  std::int64_t line;                                // first line
-  int count;                                        // lines, at most kTileLines
-  std::int64_t begin[kTileLines], end[kTileLines];  // keys of the block that each sees; equal when none
-};
-
-#if HWY_TARGET == HWY_AVX3
-// What a flash tile holds beyond floats when it runs on integers.
-class Int8FlashTile {
- public:
-  static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
-    const std::int64_t quads = (shape.key_dim + 3) / 4, groups = (shape.key_dim + 31) / 32;
-    return tiles(lines) *
-               (padded(quads * kTileLines) + padded(groups * kTileLines) + padded(2 * groups * kTileLines)) +
-           2 * kTileLines * kKeyBlock / 4 + kLineSlots + WeightUnits::kFloats;
-  }
-
-  Int8FlashTile() = default;
-  Int8FlashTile(const KvShape& shape, std::int64_t lines, Carver& carver)
-      : quads_((shape.key_dim + 3) / 4), groups_((shape.key_dim + 31) / 32) {
-    codes_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(quads_ * kTileLines)));
-    offsets_ = reinterpret_cast<std::int32_t*>(carver.take(tiles(lines) * padded(groups_ * kTileLines)));
-    scales_ = carver.take(tiles(lines) * padded(2 * groups_ * kTileLines));
-    weights_.high = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
-    weights_.low = reinterpret_cast<std::uint8_t*>(carver.take(kTileLines * kKeyBlock / 4));
-    weights_.scales = carver.take(kLineSlots);
-    units_ = WeightUnits(carver.take(WeightUnits::kFloats));
-  }
-
-  Int8Queries queries(std::int64_t line) const {
-    const std::int64_t tile = line / kTileLines;
-    return {codes_ + tile * padded(quads_ * kTileLines), offsets_ + tile * padded(groups_ * kTileLines),
-            scales_ + tile * padded(2 * groups_ * kTileLines)};
-  }
-
-  void set_block(const BlockReader& reader, const BlockRange& range, std::int64_t padded_value_dim) {
-    block_.key_scales = reader.layout().key_scales;
-    block_.padded_value_dim = padded_value_dim;
-    float* const value_scales = units_.start_block();
-    for (std::int64_t i = 0; i < kBlockPages; ++i) {
-      const std::byte* page = reader.page(range, i);
-      for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
-        block_.panels[i * kPagePanels + panel] =
-            page + static_cast<std::size_t>(panel) * reader.layout().key_panel_bytes;
-      }
-      block_.values[i] = page + reader.layout().values;
-      half_to_float(reinterpret_cast<const Half*>(page + reader.layout().value_scales), kPageTokens,
-                    value_scales + i * kPageTokens);
-    }
-  }
-
-  void attend(const TileRange& tile, std::int64_t key_dim, float soft_cap, float* scores, const State& part) {
-    attend_int8(queries(tile.line), tile.count, key_dim, block_, units_, tile.begin, tile.end, soft_cap,
-                scores, weights_, part);
-  }
-
- private:
-  std::int64_t quads_ = 0, groups_ = 0;
-  std::int32_t *codes_ = nullptr, *offsets_ = nullptr;
-  float* scales_ = nullptr;
-  WeightUnits units_;
-  Int8Weights weights_{};
-  Int8Block block_{};
-};
-#endif
-
 // Rows [row_begin, row_end) of a group of heads, at most kFlashLines lines (or one row), going through blocks.
 class FlashTile {
  public:
@@ -183,12 +79,17 @@ class FlashTile {
     scores_ = carver.take(kTileLines * ScoreStride::value);
     seen_ = {visible_keys(job, row_begin).begin, visible_keys(job, row_end - 1).end};
 #if HWY_TARGET == HWY_AVX3
-    if (integers()) {
-      int8_ = Int8FlashTile(shape, lines_, carver);
+    const auto set_queries = [&](auto& tile) {
       for (std::int64_t line = 0; line < lines_; ++line) {
-        quantize_query(query_of(job, row(line), head(line)), job.scale * kLog2E, shape.key_dim,
-                       line % kTileLines, int8_.queries(line));
+        tile.set_query(line, query_of(job, row(line), head(line)), job.scale * kLog2E);
       }
+    };
+    if (!job.f32_arithmetic && shape.dtype == DType::q8_0) {
+      set_queries(int8_.emplace(shape, lines_, carver));
+      return;
+    }
+    if (!job.f32_arithmetic && shape.dtype == DType::f16) {
+      set_queries(int16_.emplace(shape, lines_, carver));
       return;
     }
 #endif
@@ -205,8 +106,7 @@ class FlashTile {
                              padded(kKeyBlock * shape.key_dim) + kKeyBlock * padded(shape.value_dim);
     std::int64_t own = f32;
 #if HWY_TARGET == HWY_AVX3
-    own = std::max(own, Int8FlashTile::floats(shape, lines) + padded(kTileLines * shape.key_dim) +
-                            padded(shape.key_dim));
+    own = std::max({own, Int8FlashTile::floats(shape, lines), Int16FlashTile::floats(shape, lines)});
 #endif
     return own + state_floats(lines, shape.value_dim) + state_floats(kTileLines, shape.value_dim) +
            kTileLines * ScoreStride::value;
@@ -228,11 +128,17 @@ class FlashTile {
     const bool once = lines_ <= kTileLines;  // decoding into scratch would not be shared
     if (once) reader_.touch(range, seen_.end);
 #if HWY_TARGET == HWY_AVX3
-    if (integers()) {
-      int8_.set_block(reader_, range, part_.stride);
-      return for_lines(origin, emit, [&](TileRange& tile) {
-        int8_.attend(tile, job_.kv.shape.key_dim, job_.soft_cap * kLog2E, scores_, part_);
-      });
+    const auto attend_codes = [&](auto& codes) {
+      for_lines(origin, emit,
+                [&](TileRange& tile) { codes.attend(tile, job_.soft_cap * kLog2E, scores_, part_); });
+    };
+    if (int8_) {
+      int8_->set_block(reader_, range, part_.stride);
+      return attend_codes(*int8_);
+    }
+    if (int16_) {
+      int16_->set_block(reader_, range, !once);
+      return attend_codes(*int16_);
     }
 #endif
     if (job_.kv.shape.dtype == DType::f32 && reader_.in_place_possible()) {
@@ -245,10 +151,6 @@ class FlashTile {
   }
 
  private:
-  bool integers() const {
-    return kIntegerTiles && job_.kv.shape.dtype == DType::q8_0 && !job_.f32_arithmetic;
-  }
-
   template <typename F, typename Body>
   void for_lines(std::int64_t origin, F emit, Body body) {
     for (std::int64_t line = 0; line < lines_; line += kTileLines) {
@@ -306,7 +208,8 @@ class FlashTile {
   float *q_ = nullptr, *scores_ = nullptr, *keys_ = nullptr, *values_ = nullptr;
   State state_, part_;
 #if HWY_TARGET == HWY_AVX3
-  Int8FlashTile int8_;
+  std::optional<Int8FlashTile> int8_;    // on the codes of q8_0 pages
+  std::optional<Int16FlashTile> int16_;  // on f16 pages as codes
 #endif
 };
 

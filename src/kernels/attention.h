@@ -57,8 +57,9 @@ struct AttentionJob {
   float scale = 1.0f;            // on q.k
   float soft_cap = 0.0f;         // > 0: s = cap * tanh(s / cap)
   const float* sinks = nullptr;  // [q_heads] extra logits without a value, or null
-  /// q8_0 on a table with integer tiles: decode keys and values and multiply in f32 all the same, instead of
-  /// rounding queries to 8 bits and weights to 16 (--precision f32). Other types always use f32.
+  /// On a table with integer tiles: decode f16 and q8_0 pages and multiply in f32 all the same, instead of rounding
+  /// queries to 8 bits and weights to 16 (q8_0), or queries, keys, values and weights to 13 to 15 bits (f16).
+  /// --precision f32. f32 pages always use f32.
   bool f32_arithmetic = false;
 };
 

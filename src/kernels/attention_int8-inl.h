@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "kernels/attention_blocks-inl.h"
-#include "kernels/attention_tiles-inl.h"
+#include "kernels/attention_scratch-inl.h"
 #include "kernels/kv_layout.h"
 #include "kernels/math-inl.h"
 #include "kernels/simd-inl.h"
@@ -24,8 +24,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace lithe::kernels {
 namespace HWY_NAMESPACE {
-
-inline constexpr bool kIntegerTiles = HWY_TARGET == HWY_AVX3;
 
 #if HWY_TARGET == HWY_AVX3
 
@@ -294,34 +292,91 @@ HWY_INLINE void for_int8_tiles(int lines, F f) {
   if (lines - at == 1) f(std::integral_constant<int, 1>(), at);
 }
 
-/// One block for a tile of up to kTileLines lines: part gets max, sum and output of every line.
-/// begin, end: the keys that each line sees, equal when it sees none; scores: [kTileLines] of ScoreStride.
-inline void attend_int8(const Int8Queries& q, int lines, std::int64_t key_dim, const Int8Block& block,
-                        WeightUnits& units, const std::int64_t* begin, const std::int64_t* end,
-                        float soft_cap, float* scores, const Int8Weights& weights, const State& part) {
-  std::int64_t first = kKeyBlock, last = 0;
-  for (int l = 0; l < lines; ++l) {
-    if (begin[l] == end[l]) continue;
-    first = std::min(first, begin[l] / 16 * 16);
-    last = std::max(last, (end[l] + 15) / 16 * 16);
+/// What lines and a block become for these tiles. Scratch is taken from a carver.
+class Int8FlashTile {
+ public:
+  static std::int64_t floats(const KvShape& shape, std::int64_t lines) {
+    const Sizes sizes(shape);
+    return tiles(lines) * (sizes.codes + sizes.offsets + sizes.scales) +
+           2 * Carver::floats<std::uint8_t>(kTileLines * kKeyBlock) + kLineSlots + WeightUnits::kFloats;
   }
-  if (first >= last) return;
-  for_int8_tiles(lines, [&](auto tile, int at) LITHE_SIMD {
-    constexpr int kL = decltype(tile)::value, kV = kL == 6 ? 2 : 4;
-    int8_score_tile<kL, kV>(q, at, key_dim, block, first / 16 / kV * kV, (last / 16 + kV - 1) / kV * kV,
-                            scores + at * ScoreStride::value);
-  });
-  for (int l = 0; l < lines; ++l) {
-    const MaxSum result = int8_softmax_line(scores + l * ScoreStride::value, begin[l], end[l], soft_cap,
-                                            first / 64 * 64, (last + 63) / 64 * 64, l, units, weights);
-    part.max[l] = result.max;
-    part.sum[l] = result.sum;
+
+  Int8FlashTile(const KvShape& shape, std::int64_t lines, Carver& carver)
+      : sizes_(shape), key_dim_(shape.key_dim) {
+    codes_ = carver.take<std::int32_t>(tiles(lines) * sizes_.codes);
+    offsets_ = carver.take<std::int32_t>(tiles(lines) * sizes_.offsets);
+    scales_ = carver.take(tiles(lines) * sizes_.scales);
+    weights_.high = carver.take<std::uint8_t>(kTileLines * kKeyBlock);
+    weights_.low = carver.take<std::uint8_t>(kTileLines * kKeyBlock);
+    weights_.scales = carver.take(kLineSlots);
+    units_ = WeightUnits(carver.take(WeightUnits::kFloats));
   }
-  for_int8_tiles(lines, [&](auto tile, int at) LITHE_SIMD {
-    constexpr int kL = decltype(tile)::value, kV = kL == 6 ? 2 : 4;
-    int8_value_tile<kL, kV>(weights, at, block, first, last, part.output + at * part.stride);
-  });
-}
+
+  void set_query(std::int64_t line, const float* q, float scale) {
+    quantize_query(q, scale, key_dim_, line % kTileLines, queries(line));
+  }
+
+  void set_block(const BlockReader& reader, const BlockRange& range, std::int64_t padded_value_dim) {
+    block_.key_scales = reader.layout().key_scales;
+    block_.padded_value_dim = padded_value_dim;
+    float* const value_scales = units_.start_block();
+    for (std::int64_t i = 0; i < kBlockPages; ++i) {
+      const std::byte* page = reader.page(range, i);
+      for (std::int64_t panel = 0; panel < kPagePanels; ++panel) {
+        block_.panels[i * kPagePanels + panel] =
+            page + static_cast<std::size_t>(panel) * reader.layout().key_panel_bytes;
+      }
+      block_.values[i] = page + reader.layout().values;
+      half_to_float(reinterpret_cast<const Half*>(page + reader.layout().value_scales), kPageTokens,
+                    value_scales + i * kPageTokens);
+    }
+  }
+
+  /// part gets max, sum and output of every line for the block. scores: [kTileLines] of ScoreStride.
+  void attend(const TileRange& tile, float soft_cap, float* scores, const State& part) {
+    const KeyRange seen = tile.panels();
+    if (seen.begin >= seen.end) return;
+    const Int8Queries q = queries(tile.line);
+    for_int8_tiles(tile.count, [&](auto size, int at) LITHE_SIMD {
+      constexpr int kL = decltype(size)::value, kV = kL == 6 ? 2 : 4;
+      int8_score_tile<kL, kV>(q, at, key_dim_, block_, seen.begin / 16 / kV * kV,
+                              (seen.end / 16 + kV - 1) / kV * kV, scores + at * ScoreStride::value);
+    });
+    for (int l = 0; l < tile.count; ++l) {
+      const MaxSum result =
+          int8_softmax_line(scores + l * ScoreStride::value, tile.begin[l], tile.end[l], soft_cap,
+                            seen.begin / 64 * 64, (seen.end + 63) / 64 * 64, l, units_, weights_);
+      part.max[l] = result.max;
+      part.sum[l] = result.sum;
+    }
+    for_int8_tiles(tile.count, [&](auto size, int at) LITHE_SIMD {
+      constexpr int kL = decltype(size)::value, kV = kL == 6 ? 2 : 4;
+      int8_value_tile<kL, kV>(weights_, at, block_, seen.begin, seen.end, part.output + at * part.stride);
+    });
+  }
+
+ private:
+  struct Sizes {  // of a tile, in floats
+    Sizes() = default;
+    explicit Sizes(const KvShape& shape)
+        : codes(padded((shape.key_dim + 3) / 4 * kTileLines)),
+          offsets(padded((shape.key_dim + 31) / 32 * kTileLines)),
+          scales(padded((shape.key_dim + 31) / 32 * kTileLines * 2)) {}
+    std::int64_t codes = 0, offsets = 0, scales = 0;
+  };
+  Int8Queries queries(std::int64_t line) const {
+    const std::int64_t tile = line / kTileLines;
+    return {codes_ + tile * sizes_.codes, offsets_ + tile * sizes_.offsets, scales_ + tile * sizes_.scales};
+  }
+
+  Sizes sizes_;
+  std::int64_t key_dim_ = 0;
+  std::int32_t *codes_ = nullptr, *offsets_ = nullptr;
+  float* scales_ = nullptr;
+  WeightUnits units_;
+  Int8Weights weights_{};
+  Int8Block block_{};
+};
 
 #endif  // HWY_TARGET == HWY_AVX3
 

@@ -84,19 +84,25 @@ TEST_P(AttentionTest, FlashMatchesF64) {
               static_cast<long long>(values), worst);
 }
 
-// Integer tiles round queries to 8 bits and weights to 16; other tables have none and stay exact.
+// Integer tiles round queries to 8 bits and weights to 16 (q8_0), or everything to 13 to 15 bits (f16); other tables
+// have none and stay exact.
 TEST_P(AttentionTest, IntegerTilesAreClose) {
-  double worst = 0;
-  std::uint64_t seed = 1;
-  for (AttentionShape shape : shapes()) {
-    shape.f32_arithmetic = false;
-    if (shape.dtype != DType::q8_0) continue;
-    AttentionCase c(shape, seed++);
-    const std::vector<float> got = run_flash(kernels(), c, shape.tokens);
-    worst = std::max(worst, largest_error(got, c.exact()));
-    EXPECT_LT(worst, GetParam() == Isa::avx512 ? 0.06 : tolerance(shape)) << shape.text();
+  for (const DType dtype : {DType::q8_0, DType::f16}) {
+    double worst = 0;
+    std::uint64_t seed = 1;
+    for (AttentionShape shape : shapes()) {
+      shape.f32_arithmetic = false;
+      if (shape.dtype != dtype) continue;
+      AttentionCase c(shape, seed++);
+      const std::vector<float> got = run_flash(kernels(), c, shape.tokens);
+      const double error = largest_error(got, c.exact());
+      worst = std::max(worst, error);
+      const double allowed = dtype == DType::q8_0 ? 0.06 : 2e-3;
+      EXPECT_LT(error, GetParam() == Isa::avx512 ? allowed : tolerance(shape)) << shape.text();
+    }
+    std::printf("[ counts ] integer tiles, %s: within %.1e of f64\n", dtype == DType::q8_0 ? "q8_0" : "f16",
+                worst);
   }
-  std::printf("[ counts ] integer tiles: within %.1e of f64\n", worst);
 }
 
 TEST_P(AttentionTest, ShiftedScoresAndCaps) {
@@ -252,11 +258,11 @@ TEST_P(AttentionTest, NothingToSeeGivesZeros) {
 
 // Values of keys that a row does not see may be infinite: a later token's fault is not an earlier one's.
 TEST_P(AttentionTest, UnseenValuesAreNotTouched) {
-  bool exact = false;
-  for (const DType dtype : {DType::f32, DType::f16, DType::q8_0, DType::q8_0}) {
+  for (const auto& [dtype, exact] :
+       {std::pair(DType::f32, true), std::pair(DType::f16, true), std::pair(DType::f16, false),
+        std::pair(DType::q8_0, true), std::pair(DType::q8_0, false)}) {
     AttentionShape shape;
     shape.f32_arithmetic = exact;
-    exact = dtype == DType::q8_0;
     shape.dtype = dtype;
     shape.group = 3;
     shape.window = 100;
