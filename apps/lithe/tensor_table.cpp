@@ -87,6 +87,7 @@ std::vector<TensorRow> group_layers(std::vector<TensorRow> rows) {
     out[group.row].name = fmt::format("blk.{{{}}}{}", layers, std::get<0>(key));
   }
   std::vector<TensorRow> sorted;
+  sorted.reserve(order.size());
   for (const auto& [role, row] : order) sorted.push_back(std::move(out[row]));
   return sorted;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -32,7 +33,7 @@ std::string human_seconds(double seconds) {
   if (seconds < 9.95) return fmt::format("{:.1f} s", std::max(seconds, 0.0));
   if (seconds < 59.5) return fmt::format("{:.0f} s", seconds);
   const double capped = std::min(seconds, 1e9);
-  const auto whole = static_cast<std::int64_t>(capped + 0.5);
+  const auto whole = static_cast<std::int64_t>(std::llround(capped));
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
@@ -41,7 +42,7 @@ std::string progress_line(std::string_view label, double share, double seconds, 
                           int width) {
   constexpr int kBar = 28;
   share = std::clamp(share, 0.0, 1.0);
-  const int filled = static_cast<int>(share * kBar + 0.5);
+  const int filled = static_cast<int>(std::lround(share * kBar));
   std::string line =
       fmt::format("{} [{}{}] {:3.0f}%", label, std::string(static_cast<std::size_t>(filled), '#'),
                   std::string(static_cast<std::size_t>(kBar - filled), '-'), share * 100.0);

@@ -177,7 +177,7 @@ double Evaluation::kl_mean() const {
 double Evaluation::kl_quantile(double q) const {
   if (kl.empty()) return 0;
   std::vector<float> sorted = kl;
-  const auto at = static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5);
+  const auto at = static_cast<std::size_t>(std::lround(q * static_cast<double>(sorted.size() - 1)));
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(at), sorted.end());
   return static_cast<double>(sorted[at]);
 }

@@ -134,6 +134,7 @@ Result<std::vector<std::int32_t>> LoadedModel::encode_chat(const chat::Json& mes
   context["eos_token"] = written(tokenizer_->eos());
   LITHE_ASSIGN_OR_RETURN(const chat::Rendered rendered, template_->render(context));
   std::vector<tokenizer::ByteRange> untrusted;
+  untrusted.reserve(rendered.untrusted.size());
   for (const auto& [begin, end] : rendered.untrusted) untrusted.push_back({begin, end});
   tokenizer::EncodeOptions options;
   options.untrusted = untrusted;

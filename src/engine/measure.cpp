@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "base/checked.h"
 #include "base/rng.h"
 
 namespace lithe::engine {
@@ -100,7 +101,7 @@ void price(const LoadedModel& model, const SpeedTest& test, Speed& speed) {
   const auto rows = static_cast<double>(test.rows), depth = static_cast<double>(test.depth);
   if (test.prompt > 0) {
     const auto n = static_cast<double>(test.prompt);
-    const auto passes = static_cast<double>((test.prompt + test.step - 1) / test.step);
+    const auto passes = static_cast<double>(ceil_div(test.prompt, test.step));
     speed.tokens = n * rows;
     speed.bytes = rows * passes * (weights + kv * (depth + n / 2));
     speed.operations = rows * (n * layer + head);
@@ -130,6 +131,7 @@ double Speed::median_seconds() const {
 
 std::vector<double> Speed::rates() const {
   std::vector<double> out;
+  out.reserve(seconds.size());
   for (const double s : seconds) out.push_back(tokens / s);
   return out;
 }

@@ -215,6 +215,7 @@ std::uint64_t GgufFile::alignment() const {
 
 std::vector<std::filesystem::path> GgufFile::shard_paths() const {
   std::vector<std::filesystem::path> paths;
+  paths.reserve(shards_->shards.size());
   for (const Shard& shard : shards_->shards) paths.push_back(shard.file.path());
   return paths;
 }

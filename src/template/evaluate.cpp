@@ -101,6 +101,7 @@ Value Interpreter::evaluate_binary(const Expr& expr) {
 
 Value Interpreter::evaluate_concat(const Expr& expr) {
   std::vector<Value> parts;
+  parts.reserve(expr.children.size());
   for (const ExprPtr& child : expr.children) parts.push_back(evaluate(*child));
   Text out;
   for (const Value& part : parts) out = Text::concat(out, to_text(part, budget), budget);

@@ -288,6 +288,7 @@ Interpreter::Flow Interpreter::execute_capture(const Statement& statement) {
 
 Interpreter::Flow Interpreter::execute_with(const Statement& statement) {
   std::vector<Value> values;
+  values.reserve(statement.bindings.size());
   for (const auto& [target, expr] : statement.bindings) values.push_back(evaluate(*expr));
   const ScopeGuard scope(*this, scope_);
   for (std::size_t i = 0; i < values.size(); ++i) assign(statement.bindings[i].first, values[i]);

@@ -91,6 +91,7 @@ Value join(Call& c) {
   const bool by_attribute = c.has(2) && !c[2].is_none();
   const std::vector<Value> path = by_attribute ? attribute_path(c[2]) : std::vector<Value>();
   std::vector<Text> parts;
+  parts.reserve(items->items.size());
   for (const Value& item : items->items) {
     parts.push_back(to_text(follow(item, path, nullptr, c.interpreter), c.budget));
   }
@@ -135,6 +136,7 @@ Value sort(Call& c) {
   std::vector<Value> keys;
   for (const Value& item : items->items) {
     std::vector<Value> key;
+    key.reserve(paths.size());
     for (const auto& path : paths) {
       key.push_back(without_case(follow(item, path, nullptr, c.interpreter), case_sensitive, c.budget));
     }
