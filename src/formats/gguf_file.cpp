@@ -135,7 +135,7 @@ Status GgufFile::Shards::open_siblings(const SplitKeys& split) {
   for (std::uint64_t i = 0; i < split.count; ++i) {
     const auto sibling = given.parent_path() / shard_file_name(*name, i + 1);
     if (i + 1 == name->number) {
-      shards.push_back(std::move(opened));
+      shards.push_back(std::move(opened));  // NOLINT(bugprone-use-after-move): one i only is its number
     } else {
       auto shard = open_shard(sibling);
       if (!shard.ok()) {
