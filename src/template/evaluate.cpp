@@ -1,6 +1,7 @@
 // Expressions: attributes, subscripts, calls, filters and tests.
 #include <algorithm>
 
+#include "base/check.h"
 #include "template/format.h"
 #include "template/interpreter.h"
 #include "template/objects.h"
@@ -272,6 +273,7 @@ Value Interpreter::evaluate_filter(const Expr& expr, const Value* piped) {
   Arguments arguments;
   const Expr* inner = expr.children[0].get();
   if (inner == nullptr) {
+    LITHE_CHECK(piped != nullptr);  // only the filters of a block begin without an operand
     arguments.positional.push_back(*piped);
   } else {
     // In {% filter a | b %} the innermost filter is the one over the body.
