@@ -3,7 +3,7 @@
 # Usage: scripts/tidy.sh [--all | SINCE-COMMIT]
 # Without one: since this branch left main (as fetched, or as it is here). On main itself, and where no main is known,
 # every source counts as changed. LITHE_TIDY_SECONDS=N: no file is begun after N seconds. --all takes its time, and adds
-# clang's static analyzer, which takes longer than all the rest.
+# clang's static analyzer, which can take several times as long as the rest.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 
