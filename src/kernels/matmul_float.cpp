@@ -23,12 +23,16 @@ namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kChunk = 256;         // columns decoded at a time: two panels of them are 32 KB
+/// Columns decoded at a time: two panels of them and 12 rows of x take half of L1.
+constexpr std::int64_t kChunk = 128;
 constexpr int kPanels = kVecs == 1 ? 2 : 1;  // that make a tile's two vectors (or two of a panel's)
 constexpr int kOneRowPanels = kVecs == 1 ? 8 : kVecs == 2 ? 4 : 2;
 constexpr int kOneRowVecs = kOneRowPanels * kVecs;  // 8 accumulators
 constexpr std::size_t kPanelChunk = kChunk * kPanelRows * sizeof(float);
-constexpr std::size_t kDecodeScratch = std::size_t{kPanels} * kPanelChunk;
+constexpr std::size_t kDecodeScratch = 32768;
+/// A chunk of x's columns, rows an odd number of lines apart: in few pages, and never in one set of a cache.
+constexpr std::int64_t kRowStride = kChunk + 16;
+constexpr std::size_t kRowsScratch = kMaxBlockRows * kRowStride * sizeof(float);
 
 // --- decoding into f32 [col][16] ------------------------------------------------------------------------------------
 
@@ -167,14 +171,24 @@ HWY_NOINLINE void one_row_decoded(const MatmulJob& job) {
 
 // --- several rows ---------------------------------------------------------------------------------------------------
 
-/// Panels [p, p + panels), columns [c, c + tile.steps) times `rows` rows.
-template <DType kType>
-void chunk_of_columns(const MatmulJob& job, FloatTile tile, std::int64_t p, int panels, std::int64_t c,
-                      std::int64_t rows) {
+/// Columns of `rows` rows at tile->x, side by side in `to`.
+HWY_INLINE void gather_rows(std::int64_t rows, float* to, FloatTile* tile) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::memcpy(to + r * kRowStride, tile->x + static_cast<std::size_t>(r) * tile->x_stride,
+                static_cast<std::size_t>(tile->steps) * sizeof(float));
+  }
+  tile->x = reinterpret_cast<const std::byte*>(to);
+  tile->x_stride = kRowStride * sizeof(float);
+}
+
+/// Panels [p, p + panels), columns [c, c + tile.steps) times `rows` rows. decode(panel, c, c_end, out): those columns of a
+/// panel as floats [col][16].
+template <typename Decode>
+HWY_INLINE void chunk_of_columns(const MatmulJob& job, FloatTile tile, std::int64_t p, int panels,
+                                 std::int64_t c, std::int64_t rows, const Decode& decode) {
   for (int i = 0; i < panels; ++i) {
-    decode_chunk<kType>(
-        job.weights.panel(p + i), c, c + tile.steps,
-        reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelChunk));
+    decode(p + i, c, c + tile.steps,
+           reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelChunk));
   }
   float* const sums = tile.sums;
   for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
@@ -184,25 +198,27 @@ void chunk_of_columns(const MatmulJob& job, FloatTile tile, std::int64_t p, int 
   }
 }
 
-template <DType kType>
-HWY_NOINLINE void chunked(const MatmulJob& job) {
+template <typename Decode>
+HWY_NOINLINE void chunked(const MatmulJob& job, const Decode& decode) {
   const std::int64_t cols = job.weights.cols;
   const std::int64_t block_rows = even_part(job.row_end - job.row_begin, kMaxBlockRows);
   auto* const sums = reinterpret_cast<float*>(job.scratch.data() + kDecodeScratch);
+  auto* const gathered = reinterpret_cast<float*>(job.scratch.data() + kDecodeScratch + kSumsScratch);
   for (std::int64_t r = job.row_begin; r < job.row_end; r += block_rows) {
     const std::int64_t rows = std::min(block_rows, job.row_end - r);
     for (std::int64_t g = job.panel_begin; g < job.panel_end; g += kGroupPanels) {
       const std::int64_t g_end = std::min<std::int64_t>(g + kGroupPanels, job.panel_end);
-      for (std::int64_t c = 0; c < cols; c += kChunk) {
+      for (std::int64_t c = 0; c == 0 || c < cols; c += kChunk) {
         FloatTile tile = first_tile(job, r);
         tile.x += c * static_cast<std::int64_t>(sizeof(float));
         tile.steps = std::min(kChunk, cols - c);
         tile.first = c == 0;
         tile.last = c + tile.steps == cols;
+        if (job.x.row_bytes % 512 == 0) gather_rows(rows, gathered, &tile);  // never what prepare() made
         for (std::int64_t p = g; p < g_end; p += kPanels) {
           tile.sums = sums + (p - g) * kPanelRows;
-          chunk_of_columns<kType>(job, tile, p, static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p)),
-                                  c, rows);
+          const auto panels = static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p));
+          chunk_of_columns(job, tile, p, panels, c, rows, decode);
         }
       }
     }
@@ -211,7 +227,11 @@ HWY_NOINLINE void chunked(const MatmulJob& job) {
 
 template <DType kType>
 void run(const MatmulJob& job) {
-  if (job.row_end - job.row_begin > 1) return chunked<kType>(job);
+  if (job.row_end - job.row_begin > 1) {
+    return chunked(job, [&](std::int64_t panel, std::int64_t begin, std::int64_t end, float* out) {
+      decode_chunk<kType>(job.weights.panel(panel), begin, end, out);
+    });
+  }
   if constexpr (kType == DType::f32) {
     one_row_direct<LoadPlain>(job);
   } else if constexpr (kType == DType::f16) {
@@ -226,7 +246,7 @@ void run(const MatmulJob& job) {
 }  // namespace
 
 std::size_t float_scratch_bytes() {
-  return kDecodeScratch + kSumsScratch;
+  return kDecodeScratch + kSumsScratch + kRowsScratch;
 }
 
 void matmul_float(const MatmulJob& job) {
@@ -242,60 +262,31 @@ void matmul_float(const MatmulJob& job) {
   }
 }
 
-namespace {
-
-/// Rows [k, k + count) of b, columns [j, j + width), as panels; what b lacks is zero.
-void pack_b(const float* b, std::int64_t ldb, std::int64_t k, std::int64_t count, std::int64_t j,
-            std::int64_t width, std::byte* out) {
-  for (int i = 0; i < kPanels; ++i, out += kPanelChunk) {
-    const std::int64_t valid = std::clamp<std::int64_t>(width - i * kPanelRows, 0, kPanelRows);
-    for (std::int64_t q = 0; q < count && valid > 0; ++q) {
-      std::byte* row = out + q * 64;
-      std::memset(row, 0, 64);
-      std::memcpy(row, b + (k + q) * ldb + j + i * kPanelRows,
-                  static_cast<std::size_t>(valid) * sizeof(float));
-    }
-    if (valid == 0) std::memset(out, 0, static_cast<std::size_t>(count) * 64);
-  }
-}
-
-}  // namespace
-
-/// b is packed chunk by chunk; a is read as it lies.
+/// A job like any other, whose panels come from b.
 void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
            std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate, std::span<std::byte> scratch) {
-  auto* const sums = reinterpret_cast<float*>(scratch.data() + kDecodeScratch);
-  constexpr std::int64_t kWidth = kPanels * kPanelRows;
-  const std::int64_t block_rows = even_part(m, kMaxBlockRows);
-  for (std::int64_t r = 0; r < m; r += block_rows) {
-    const std::int64_t rows = std::min(block_rows, m - r);
-    for (std::int64_t j = 0; j < n; j += kWidth) {
-      const std::int64_t width = std::min(kWidth, n - j);
-      for (std::int64_t p = 0; p == 0 || p < k; p += kChunk) {
-        FloatTile tile = {};
-        tile.steps = std::min(kChunk, k - p);
-        pack_b(b, ldb, p, tile.steps, j, width, scratch.data());
-        tile.x = reinterpret_cast<const std::byte*>(a + r * lda + p);
-        tile.x_stride = static_cast<std::size_t>(lda) * sizeof(float);
-        tile.out_offset = r * ldc;
-        tile.out_stride = ldc;
-        tile.accumulate = accumulate;
-        tile.first = p == 0;
-        tile.last = p + tile.steps >= k;
-        for (int first = 0; first < kPanels * kVecs; first += kFloatVecs) {
-          for (int t = 0; t < kFloatVecs; ++t) {
-            const int i = (first + t) / kVecs, v = (first + t) % kVecs;
-            const std::int64_t column = i * kPanelRows + v * kLanes;
-            tile.weights[t] = scratch.data() + static_cast<std::size_t>(i) * kPanelChunk + v * kVecBytes;
-            tile.output[t] = {c + j + column, nullptr,
-                              static_cast<int>(std::clamp<std::int64_t>(width - column, 0, kLanes))};
-          }
-          tile.sums = sums + first * kLanes;
-          float_tiles<LoadPlain, MultiplyF32>(tile, rows);
-        }
+  MatmulJob job;
+  job.weights.rows = n;
+  job.weights.cols = k;
+  job.x.data = reinterpret_cast<const std::byte*>(a);
+  job.x.row_bytes = static_cast<std::size_t>(lda) * sizeof(float);
+  job.out = c;
+  job.out_stride = ldc;
+  job.accumulate = accumulate;
+  job.row_end = m;
+  job.panel_end = (n + kPanelRows - 1) / kPanelRows;
+  job.scratch = scratch;
+  chunked(job, [&](std::int64_t panel, std::int64_t begin, std::int64_t end, float* out) {
+    const std::int64_t column = panel * kPanelRows, width = std::min<std::int64_t>(kPanelRows, n - column);
+    for (std::int64_t row = begin; row < end; ++row, out += kPanelRows) {
+      const float* from = b + row * ldb + column;
+      if (width == kPanelRows) {
+        std::memcpy(out, from, kPanelRows * sizeof(float));
+      } else {
+        std::fill(std::copy_n(from, width, out), out + kPanelRows, 0.0f);
       }
     }
-  }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -274,10 +274,15 @@ TEST(Sgemm, EqualsTheScalarLoops) {
   for (const Isa isa : available_isas()) {
     const KernelTable& table = table_of(isa);
     Buffer scratch(table.matmul_scratch_bytes());
-    for (const auto& [m, n, k] :
-         {std::array<std::int64_t, 3>{1, 1, 1}, {13, 17, 5}, {12, 32, 64}, {25, 70, 300}, {64, 33, 777}}) {
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                  {13, 17, 5},
+                                  {12, 32, 64},
+                                  {25, 70, 300},
+                                  {64, 33, 777},
+                                  {30, 70, 384}}) {
       Rng rng(static_cast<std::uint64_t>(m + n + k));
-      const std::int64_t lda = k + 3, ldb = n + 1, ldc = n + 2;
+      // Rows of `a` a power of two apart are gathered first.
+      const std::int64_t lda = k % 128 == 0 ? k : k + 3, ldb = n + 1, ldc = n + 2;
       std::vector<float> a(static_cast<std::size_t>(m * lda)), b(static_cast<std::size_t>(k * ldb)),
           c(static_cast<std::size_t>(m * ldc));
       for (auto* v : {&a, &b, &c}) {
