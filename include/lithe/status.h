@@ -46,7 +46,11 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// A value or the Status that explains its absence. value() may only be called after ok().
+/// Ends the process with the error's message: whoever takes a value must have asked for ok().
+[[noreturn]] void value_of_error(const Status& status);
+
+/// A value or the Status that explains its absence. value(), * and -> may only be used after ok(): without a value they
+/// end the process, in every build.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -56,15 +60,19 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }
   Status status() && { return std::move(status_); }
-  T& value() & { return *value_; }
-  const T& value() const& { return *value_; }
-  T value() && { return std::move(*value_); }
-  T& operator*() { return *value_; }
-  const T& operator*() const { return *value_; }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
+  T& value() & { return checked(), *value_; }
+  const T& value() const& { return checked(), *value_; }
+  T value() && { return checked(), std::move(*value_); }
+  T& operator*() { return checked(), *value_; }
+  const T& operator*() const { return checked(), *value_; }
+  T* operator->() { return checked(), &*value_; }
+  const T* operator->() const { return checked(), &*value_; }
 
  private:
+  void checked() const {
+    if (!value_) value_of_error(status_);
+  }
+
   std::optional<T> value_;
   Status status_;
 };

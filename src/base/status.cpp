@@ -31,6 +31,11 @@ const char* code_name(Code code) {
   return "unknown";
 }
 
+void value_of_error(const Status& status) {
+  std::fprintf(stderr, "lithe: the value of a failed result was taken: %s\n", status.message().c_str());
+  std::abort();
+}
+
 void check_failed(const char* expression, const char* file, int line) {
   std::fprintf(stderr, "lithe: assertion failed: %s (%s:%d)\n", expression, file, line);
   std::abort();

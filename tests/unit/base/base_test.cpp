@@ -39,6 +39,12 @@ TEST(Status, TravelsThroughMacros) {
   EXPECT_EQ(status.message(), "quarter: 3 is odd");
 }
 
+TEST(ResultDeathTest, NamesTheErrorWhoseValueIsTaken) {
+  Result<int> bad = half(3);
+  EXPECT_DEATH(bad.value(), "3 is odd");
+  EXPECT_DEATH(*bad, "3 is odd");
+}
+
 TEST(Checked, RefusesOverflow) {
   EXPECT_EQ(checked_mul<std::uint64_t>(1ull << 33, 1ull << 33), std::nullopt);
   EXPECT_EQ(checked_add<std::uint64_t>(~0ull, 1), std::nullopt);
