@@ -70,7 +70,7 @@ Value Interpreter::evaluate(const Expr& expr) {
 
 Value Interpreter::evaluate_name(const Expr& expr) {
   for (Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
-    if (const Value* value = scope->find(expr.symbol)) return *value;
+    if (const Value* value = scope->find(expr.symbol, budget)) return *value;
   }
   if (const Function* function = program_.globals[expr.symbol]) return Value::function(function);
   return Value::undefined(fmt::format("{} is undefined", in_quotes(program_.names[expr.symbol])));
@@ -187,7 +187,7 @@ Value Interpreter::get_attribute(const Value& object, const Text& name) {
   Value out;
   if (find_attribute(object, name.view(), out)) return out;
   if (object.is(Type::dict)) {
-    if (const Value* value = object.dict().find(name.view())) return *value;
+    if (const Value* value = object.dict().find(name.view(), budget)) return *value;
   }
   return no_attribute(object, name.view());
 }

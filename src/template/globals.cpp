@@ -62,10 +62,9 @@ Value dict(Call& c) {
 
 Value make_namespace(Call& c) {
   const auto values = build_dict(c);
-  auto* space = c.interpreter.make<Namespace>();
+  auto* space = c.interpreter.make<Namespace>(c.budget);
   for (const auto& [key, value] : values->entries()) {
     if (!key.is_string()) misfit("attribute names of a namespace must be strings");
-    c.budget.step(values->size());
     space->set(key.text(), value);
   }
   return Value::object(space);

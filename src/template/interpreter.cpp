@@ -7,16 +7,23 @@
 #include "template/objects.h"
 
 namespace lithe::chat {
+namespace {
 
-Value* Scope::find(Symbol symbol) {
+// A block has few variables and is searched from the front; one with thousands pays for it.
+constexpr std::size_t kVariablesPerStep = 16;
+
+}  // namespace
+
+Value* Scope::find(Symbol symbol, Budget& budget) {
+  budget.step(values.size() / kVariablesPerStep);
   for (auto& [key, value] : values) {
     if (key == symbol) return &value;
   }
   return nullptr;
 }
 
-void Scope::set(Symbol symbol, Value value) {
-  if (Value* old = find(symbol)) {
+void Scope::set(Symbol symbol, Value value, Budget& budget) {
+  if (Value* old = find(symbol, budget)) {
     *old = std::move(value);
   } else {
     values.emplace_back(symbol, std::move(value));
@@ -84,7 +91,7 @@ Rendered Interpreter::run(const Json& context) {
     const std::string& name = program_.names[symbol];
     const auto entry = context.find(name);
     if (entry == context.end()) continue;
-    globals.set(symbol, from_json(*entry, !name.ends_with("_token"), 1));
+    globals.set(symbol, from_json(*entry, !name.ends_with("_token"), 1), budget);
   }
   TextBuilder out(budget);
   out_ = &out;
@@ -205,7 +212,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
     }
     case StatementKind::macro:
       capture_scopes();
-      scope_->set(statement.symbol, Value::object(make<Macro>(*statement.macro, scope_)));
+      scope_->set(statement.symbol, Value::object(make<Macro>(*statement.macro, scope_)), budget);
       return Flow::next;
     case StatementKind::call:
       execute_call(statement);
@@ -245,7 +252,7 @@ Interpreter::Flow Interpreter::execute_loop(const Statement& statement, const Va
     ScopeGuard scope(*this, outer);
     while (loop->next()) {
       scope.renew();
-      if (statement.uses_loop) scope_->set(program_.loop, Value::object(loop));
+      if (statement.uses_loop) scope_->set(program_.loop, Value::object(loop), budget);
       assign(statement.target, loop->current());
       const Flow flow = execute(statement.body);
       if (flow == Flow::leave_loop) break;
@@ -320,7 +327,7 @@ void Interpreter::check_namespaces(const Target& target) {
   for (const Target& item : target.items) check_namespaces(item);
   if (target.kind != Target::Kind::attribute) return;
   for (Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
-    const Value* value = scope->find(target.symbol);
+    const Value* value = scope->find(target.symbol, budget);
     if (value == nullptr) continue;
     if (value->is(Type::object) && dynamic_cast<Namespace*>(value->object()) != nullptr) return;
     break;
@@ -332,11 +339,11 @@ void Interpreter::assign(const Target& target, const Value& value) {
   budget.step();
   switch (target.kind) {
     case Target::Kind::name:
-      scope_->set(target.symbol, value);
+      scope_->set(target.symbol, value, budget);
       return;
     case Target::Kind::attribute:
       for (Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
-        const Value* space = scope->find(target.symbol);
+        const Value* space = scope->find(target.symbol, budget);
         if (space == nullptr) continue;
         if (auto* object = space->is(Type::object) ? dynamic_cast<Namespace*>(space->object()) : nullptr) {
           budget.allocate(sizeof(Value));
@@ -364,6 +371,7 @@ Text Interpreter::call_macro(const MacroBody& macro, Scope* defined_in, Argument
   const ScopeGuard scope(*this, defined_in);
   auto& named = arguments.named;
   const auto take_named = [&](std::string_view name) -> std::optional<Value> {
+    budget.step(named.size() / kVariablesPerStep);
     const auto entry =
         std::find_if(named.begin(), named.end(), [&](const auto& pair) { return pair.first.view() == name; });
     if (entry == named.end()) return std::nullopt;
@@ -380,12 +388,13 @@ Text Interpreter::call_macro(const MacroBody& macro, Scope* defined_in, Argument
     given[i] = i < arguments.positional.size() ? std::optional(arguments.positional[i]) : take_named(name);
   }
   if (macro.uses_caller && !found_caller) {
-    scope_->set(program_.caller, take_named("caller").value_or(Value::undefined("No caller defined")));
+    scope_->set(program_.caller, take_named("caller").value_or(Value::undefined("No caller defined")),
+                budget);
   }
   if (macro.uses_kwargs) {
     auto dict = std::make_shared<Dict>();
     for (auto& [name, value] : named) dict->set(Value::string(name), std::move(value), budget);
-    scope_->set(program_.kwargs, make_dict(std::move(dict), budget));
+    scope_->set(program_.kwargs, make_dict(std::move(dict), budget), budget);
   } else if (!named.empty()) {
     misfit("macro {} takes no keyword argument {}", in_quotes(macro.name.view()),
            in_quotes(named.front().first.view()));
@@ -393,21 +402,22 @@ Text Interpreter::call_macro(const MacroBody& macro, Scope* defined_in, Argument
   auto& positional = arguments.positional;
   if (macro.uses_varargs) {
     const auto first = positional.begin() + static_cast<std::ptrdiff_t>(std::min(count, positional.size()));
-    scope_->set(program_.varargs, make_tuple(std::vector<Value>(first, positional.end()), budget));
+    scope_->set(program_.varargs, make_tuple(std::vector<Value>(first, positional.end()), budget), budget);
   } else if (positional.size() > count) {
     misfit("macro {} takes not more than {} argument(s)", in_quotes(macro.name.view()), count);
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Parameter& parameter = macro.parameters[i];
-    if (given[i].has_value()) scope_->set(parameter.symbol, std::move(*given[i]));
+    if (given[i].has_value()) scope_->set(parameter.symbol, std::move(*given[i]), budget);
   }
   for (std::size_t i = 0; i < count; ++i) {  // a default may refer to the parameters before it
     const Parameter& parameter = macro.parameters[i];
     if (given[i].has_value()) continue;
-    scope_->set(parameter.symbol, parameter.fallback != nullptr
-                                      ? evaluate(*parameter.fallback)
-                                      : Value::undefined(fmt::format("parameter {} was not provided",
-                                                                     in_quotes(parameter.name.view()))));
+    Value value = parameter.fallback != nullptr
+                      ? evaluate(*parameter.fallback)
+                      : Value::undefined(
+                            fmt::format("parameter {} was not provided", in_quotes(parameter.name.view())));
+    scope_->set(parameter.symbol, std::move(value), budget);
   }
   OutputGuard output(*this);
   execute(macro.body);

@@ -23,8 +23,8 @@ struct Scope {
   std::vector<std::pair<Symbol, Value>> values;
   bool captured = false;  // a macro refers to it: it may outlive its block
 
-  Value* find(Symbol symbol);
-  void set(Symbol symbol, Value value);
+  Value* find(Symbol symbol, Budget& budget);
+  void set(Symbol symbol, Value value, Budget& budget);
 };
 
 /// What Python finds with getattr(), if anything: a method, or an attribute of an object. Not the items of a

@@ -44,30 +44,25 @@ bool find_bound(std::span<const Function> table, Object* self, std::string_view 
 // --- Namespace
 
 bool Namespace::attribute(std::string_view name, Value& out) {
-  for (const auto& [key, value] : values_) {
-    if (key.view() != name) continue;
-    out = value;
-    return true;
-  }
-  return false;
+  const Value* value = values_.find(name, budget_);
+  if (value == nullptr) return false;
+  out = *value;
+  return true;
 }
 
 void Namespace::set(const Text& name, Value value) {
-  for (auto& [key, old] : values_) {
-    if (key.view() != name.view()) continue;
-    old = std::move(value);
-    return;
-  }
-  values_.emplace_back(name, std::move(value));
+  values_.set(Value::string(name), std::move(value), budget_);
 }
 
 void Namespace::append_repr(TextBuilder& out) const {
   out.add("<Namespace {");
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    if (i > 0) out.add(", ");
-    lithe::chat::append_repr(out, Value::string(values_[i].first));
+  bool first = true;
+  for (const auto& [name, value] : values_.entries()) {
+    if (!first) out.add(", ");
+    first = false;
+    lithe::chat::append_repr(out, name);
     out.add(": ");
-    lithe::chat::append_repr(out, values_[i].second);
+    lithe::chat::append_repr(out, value);
   }
   out.add("}>");
 }

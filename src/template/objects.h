@@ -20,13 +20,15 @@ struct Scope;
 /// The one kind of value that a template may change: {% set ns.attribute = value %}.
 class Namespace final : public Object {
  public:
+  explicit Namespace(Budget& budget) : budget_(budget) {}
   const char* type_name() const override { return "Namespace"; }
   bool attribute(std::string_view name, Value& out) override;
   void append_repr(TextBuilder& out) const override;
   void set(const Text& name, Value value);
 
  private:
-  std::vector<std::pair<Text, Value>> values_;
+  Budget& budget_;
+  Dict values_;
 };
 
 class Macro final : public Object {

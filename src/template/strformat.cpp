@@ -191,7 +191,7 @@ class PercentFormatter {
     for (; at < view_.size() && depth > 0; ++at) depth += view_[at] == '(' ? 1 : view_[at] == ')' ? -1 : 0;
     if (depth > 0) misfit("incomplete format key");
     const std::string_view key = view_.substr(begin, at - 1 - begin);
-    const Value* value = arguments_.dict().find(key);
+    const Value* value = arguments_.dict().find(key, out_.budget());
     if (value == nullptr) misfit("{}", in_quotes(key));
     return *value;
   }

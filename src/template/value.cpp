@@ -115,11 +115,26 @@ std::size_t Range::size() const {
 // --- Dict
 
 namespace {
+
 constexpr std::size_t kFewEntries = 8;  // scanned without an index
+
+std::size_t hash_text(std::string_view text) {
+  return std::hash<std::string_view>()(text);
 }
 
+// Slots are the low bits, which multiples of a power of two have in common: all bits reach them here.
+std::size_t hash_integer(Integer value) {
+  auto mixed =
+      static_cast<std::uint64_t>(value) ^ (static_cast<std::uint64_t>(value >> 64) * 0x9E3779B97F4A7C15u);
+  mixed = (mixed ^ (mixed >> 33)) * 0xFF51AFD7ED558CCDu;
+  mixed = (mixed ^ (mixed >> 33)) * 0xC4CEB9FE1A85EC53u;
+  return mixed ^ (mixed >> 33);
+}
+
+}  // namespace
+
 template <typename Matches>
-std::size_t Dict::locate(std::size_t hash, Matches&& matches) const {
+std::size_t Dict::locate(std::size_t hash, Budget& budget, Matches&& matches) const {
   if (slots_.empty()) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (hashes_[i] == hash && matches(entries_[i].first)) return i;
@@ -128,27 +143,29 @@ std::size_t Dict::locate(std::size_t hash, Matches&& matches) const {
   }
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t at = hash & mask; slots_[at] != 0; at = (at + 1) & mask) {
+    budget.step();
     const std::size_t i = slots_[at] - 1;
     if (hashes_[i] == hash && matches(entries_[i].first)) return i;
   }
   return entries_.size();
 }
 
-void Dict::index(std::size_t hash, std::size_t entry) {
+void Dict::index(std::size_t hash, std::size_t entry, Budget& budget) {
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = hash & mask;
-  while (slots_[at] != 0) at = (at + 1) & mask;
+  for (; slots_[at] != 0; at = (at + 1) & mask) budget.step();
   slots_[at] = static_cast<std::uint32_t>(entry + 1);
 }
 
 const Value* Dict::find(const Value& key, Budget& budget) const {
   const std::size_t hash = hash_of(key, budget);
-  const std::size_t i = locate(hash, [&](const Value& other) { return equal(key, other, budget); });
+  const std::size_t i = locate(hash, budget, [&](const Value& other) { return equal(key, other, budget); });
   return i < entries_.size() ? &entries_[i].second : nullptr;
 }
 
-const Value* Dict::find(std::string_view key) const {
-  const std::size_t i = locate(std::hash<std::string_view>()(key),
+const Value* Dict::find(std::string_view key, Budget& budget) const {
+  budget.scan(key.size());
+  const std::size_t i = locate(hash_text(key), budget,
                                [&](const Value& other) { return other.is_string() && other.view() == key; });
   return i < entries_.size() ? &entries_[i].second : nullptr;
 }
@@ -158,7 +175,7 @@ void Dict::set(Value key, Value value, Budget& budget) {
   const std::size_t hash = hash_of(key, budget);
   depth_ = std::max({depth_, key.depth() + 1, value.depth() + 1});
   budget.check_depth(depth_);
-  const std::size_t i = locate(hash, [&](const Value& other) {
+  const std::size_t i = locate(hash, budget, [&](const Value& other) {
     budget.step();
     return equal(key, other, budget);
   });
@@ -171,9 +188,9 @@ void Dict::set(Value key, Value value, Budget& budget) {
   if (entries_.size() <= kFewEntries) return;
   if (slots_.size() < 2 * entries_.size()) {
     slots_.assign(std::max<std::size_t>(4 * kFewEntries, 2 * slots_.size()), 0);
-    for (std::size_t e = 0; e < entries_.size(); ++e) index(hashes_[e], e);
+    for (std::size_t e = 0; e < entries_.size(); ++e) index(hashes_[e], e, budget);
   } else {
-    index(hash, i);
+    index(hash, i, budget);
   }
 }
 
@@ -318,17 +335,16 @@ std::size_t hash_of(const Value& value, Budget& budget) {
   switch (value.type()) {
     case Type::boolean:
     case Type::integer:
-      return std::hash<std::uint64_t>()(static_cast<std::uint64_t>(value.as_integer()));
+      return hash_integer(value.as_integer());
     case Type::real: {
       const double real = value.as_real();
-      const bool whole =
-          std::abs(real) < 1e18 && real == std::floor(real);  // equal to an integer, so hashed like it
-      return whole ? std::hash<std::uint64_t>()(static_cast<std::uint64_t>(static_cast<std::int64_t>(real)))
-                   : std::hash<double>()(real);
+      const bool whole = std::abs(real) < static_cast<double>(kMaxInteger) && real == std::floor(real);
+      // One that is equal to an integer is hashed like it.
+      return whole ? hash_integer(static_cast<Integer>(real)) : std::hash<double>()(real);
     }
     case Type::string:
       budget.scan(value.text().size());
-      return std::hash<std::string_view>()(value.view());
+      return hash_text(value.view());
     case Type::tuple: {
       std::size_t hash = 0x9E3779B97F4A7C15u;
       for (const Value& item : value.array()->items) hash = hash * 1'000'003u ^ hash_of(item, budget);

@@ -151,14 +151,15 @@ class Items {
   std::shared_ptr<Array> array_;
 };
 
-/// Insertion-ordered. Complete before it becomes a Value.
+/// Insertion-ordered. Complete before it becomes a Value. Keys may be chosen so that their hashes collide: every entry
+/// that a look-up passes is paid for.
 class Dict {
  public:
   using Entry = std::pair<Value, Value>;
   const std::vector<Entry>& entries() const { return entries_; }
   std::size_t size() const { return entries_.size(); }
   const Value* find(const Value& key, Budget& budget) const;  // Fault: an unhashable key
-  const Value* find(std::string_view key) const;
+  const Value* find(std::string_view key, Budget& budget) const;
   void set(Value key, Value value, Budget& budget);
   int depth() const { return depth_; }
 
@@ -166,8 +167,9 @@ class Dict {
 
  private:
   template <typename Matches>
-  std::size_t locate(std::size_t hash, Matches&& matches) const;  // index into entries_, or entries_.size()
-  void index(std::size_t hash, std::size_t entry);
+  std::size_t locate(std::size_t hash, Budget& budget,
+                     Matches&& matches) const;  // index into entries_, or entries_.size()
+  void index(std::size_t hash, std::size_t entry, Budget& budget);
   std::vector<Entry> entries_;
   std::vector<std::size_t> hashes_;   // one per entry
   std::vector<std::uint32_t> slots_;  // entry + 1, open addressing, a power of two; empty while there are few

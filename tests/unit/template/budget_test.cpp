@@ -159,6 +159,68 @@ TEST(TemplateBudget, EndlessTemplatesRunOut) {
   std::printf("[ counts ] %d endless templates ended, the slowest after %.2f s\n", ended, slowest);
 }
 
+// The number whose hash in a dict is `hash`: chosen so that all look-ups begin at the same slot.
+std::uint64_t key_of_hash(std::uint64_t hash) {
+  const auto inverse = [](std::uint64_t odd) {  // modulo 2^64, by Newton's iteration
+    std::uint64_t x = odd;
+    for (int i = 0; i < 6; ++i) x *= 2 - odd * x;
+    return x;
+  };
+  hash = (hash ^ (hash >> 33)) * inverse(0xC4CEB9FE1A85EC53u);
+  hash = (hash ^ (hash >> 33)) * inverse(0xFF51AFD7ED558CCDu);
+  return hash ^ (hash >> 33);
+}
+
+TEST(TemplateBudget, CollidingKeysArePaidFor) {
+  constexpr int kKeys = 20'000;
+  std::string colliding, multiples, variables;
+  for (std::uint64_t i = 1; i <= kKeys; ++i) {
+    colliding += std::to_string(key_of_hash(i << 32)) + ":1,";
+    multiples += std::to_string(i << 20) + ":1,";
+    variables += "{% set a" + std::to_string(i) + " = 1 %}";
+  }
+  const std::string last = std::to_string(key_of_hash(std::uint64_t{kKeys} << 32));
+  const std::string often = "{% for a in range(100000) %}{% for b in range(100000) %}{% set x = ";
+  const std::string sources[] = {
+      "{% set d = {" + colliding + "} %}",
+      "{% set d = {" + multiples + "} %}" + often + "d[20971520000] %}{% endfor %}{% endfor %}",
+      "{% set d = {" + colliding.substr(0, colliding.size() / 4 / 22 * 22) + "1:1} %}" + often + "d[" + last +
+          "] %}{% endfor %}{% endfor %}",
+      variables + often + "a20000 %}{% endfor %}{% endfor %}",
+      "{% macro f(" +
+          [] {
+            std::string names;
+            for (int i = 0; i < 4000; ++i) names += (i == 0 ? "a" : ",a") + std::to_string(i);
+            return names;
+          }() +
+          ") %}{% endmacro %}" + often + "f(a3999=1) %}{% endfor %}{% endfor %}",
+  };
+  TemplateLimits limits;
+  limits.steps /= 10;
+  for (const std::string& source : sources) {
+    const Stopwatch watch;
+    const Status status = outcome(source, Json::object(), limits);
+    EXPECT_EQ(status.code(), Code::resource_exhausted) << status.message();
+    EXPECT_LT(watch.seconds(), 3) << source.substr(source.size() - 120);
+    std::printf("[ counts ] ended after %.2f s\n", watch.seconds());
+  }
+  // Keys that nobody chose do not collide.
+  EXPECT_TRUE(outcome("{% set d = {" + multiples + "} %}").ok());
+}
+
+// A namespace is searched like a dict, whatever its size, and remembers the order.
+TEST(TemplateBudget, LargeNamespaces) {
+  std::string source = "{% set d = namespace(z=1, a=2) %}";
+  for (int i = 0; i < 20'000; ++i) source += "{% set d.a" + std::to_string(i) + "=1%}";
+  const Stopwatch watch;
+  const auto parsed = ChatTemplate::parse(source + "{{ d.a19999 }}{{ (d | string)[:27] }}");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const auto rendered = parsed->render(Json::object());
+  ASSERT_TRUE(rendered.ok()) << rendered.status().message();
+  EXPECT_EQ(rendered->text, "1<Namespace {'z': 1, 'a': 2,");
+  EXPECT_LT(watch.seconds(), 3);
+}
+
 TEST(TemplateBudget, HostileConversations) {
   Json deep = Json::array();
   for (int i = 0; i < 100'000; ++i) {
