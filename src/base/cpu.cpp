@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +81,15 @@ std::uint64_t proc_value(const char* path, const std::string& key) {
   return 0;
 }
 
+/// What a limit on the address space (`ulimit -v`) still leaves.
+std::uint64_t addressable_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t used = proc_value("/proc/self/status", "VmSize:");
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
 }  // namespace
 
 int default_threads() {
@@ -106,7 +116,7 @@ std::uint64_t available_memory() {
     const std::uint64_t held = used - std::min(used, file_cache_bytes(stat));
     available = std::min(available, max > held ? max - held : 0);
   });
-  return available;
+  return std::min(available, addressable_memory());
 }
 
 std::uint64_t resident_memory() {

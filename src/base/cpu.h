@@ -14,7 +14,8 @@ int default_threads();
 /// Bytes of page cache in a cgroup's memory.stat ("key bytes" lines): counted as used there, but given back on demand.
 std::uint64_t file_cache_bytes(std::istream& memory_stat);
 
-/// Bytes of memory this process may still use: the least of what is free and what the cgroup's limit leaves.
+/// Bytes of memory this process may still use: the least of what is free and what the limits of
+/// the cgroup and of the address space (`ulimit -v`) leave.
 std::uint64_t available_memory();
 
 /// Resident set size of this process in bytes.

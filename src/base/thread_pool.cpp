@@ -1,6 +1,8 @@
 #include "base/thread_pool.h"
 
 #include <atomic>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -44,21 +46,41 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int threads) : size_(threads), shared_(std::make_unique<Shared>()) {
   LITHE_CHECK(threads >= 1);
-  for (int worker = 1; worker < threads; ++worker) {
-    shared_->threads.emplace_back([shared = shared_.get(), worker] {
-      std::uint32_t seen = 0;
-      while (true) {
-        wait_change(shared->epoch, seen);
-        seen = shared->epoch.load(std::memory_order_acquire);
-        if (shared->stop) return;
-        (*shared->task)(worker);
-        if (shared->running.fetch_sub(1, std::memory_order_acq_rel) == 1) shared->running.notify_one();
-      }
-    });
+  const auto work = [shared = shared_.get()](int worker) {
+    std::uint32_t seen = 0;
+    while (true) {
+      wait_change(shared->epoch, seen);
+      seen = shared->epoch.load(std::memory_order_acquire);
+      if (shared->stop) return;
+      (*shared->task)(worker);
+      if (shared->running.fetch_sub(1, std::memory_order_acq_rel) == 1) shared->running.notify_one();
+    }
+  };
+  try {
+    shared_->threads.reserve(static_cast<std::size_t>(threads - 1));
+    for (int worker = 1; worker < threads; ++worker) shared_->threads.emplace_back(work, worker);
+  } catch (...) {
+    stop();  // those that did start
+    throw;
+  }
+}
+
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads) {
+  try {
+    return std::make_unique<ThreadPool>(threads);
+  } catch (const std::system_error& error) {
+    return exhausted("the system does not grant {} threads ({}): take fewer (-t, --threads)", threads,
+                     error.code().message());
+  } catch (const std::bad_alloc&) {
+    return exhausted("no memory for {} threads: take fewer (-t, --threads)", threads);
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   shared_->stop = true;
   shared_->epoch.fetch_add(1, std::memory_order_release);
   shared_->epoch.notify_all();

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/function_ref.h"
+#include "base/status.h"
 
 namespace lithe {
 
@@ -13,6 +14,9 @@ namespace lithe {
 /// The caller is worker 0; a pool of one thread runs everything inline.
 class ThreadPool {
  public:
+  /// resource_exhausted: the system grants no so many threads (their stacks count against `ulimit -v`).
+  static Result<std::unique_ptr<ThreadPool>> create(int threads);
+  /// For a number that surely works; throws std::system_error otherwise.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,6 +32,7 @@ class ThreadPool {
   void parallel_for(std::int64_t count, FunctionRef<void(std::int64_t index, int worker)> task);
 
  private:
+  void stop();
   struct Shared;
   int size_;
   std::unique_ptr<Shared> shared_;

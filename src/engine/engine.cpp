@@ -77,41 +77,94 @@ constexpr double kMemoryShare = 0.9;  // of what is free, that an automatic pool
 struct Sizes {
   std::int64_t length = 0;  // max_model_len
   std::int64_t pool = 0;    // tokens in the page pool
+  models::StepShape step;   // the largest
+};
+
+/// What a run may take of memory, and what of it scratch takes.
+class Room {
+ public:
+  Room(const engine::LoadedModel& model, const EngineOptions& options)
+      : model_(model), options_(options), available_(available_memory()) {}
+
+  std::uint64_t available() const { return available_; }
+  /// For the cache and scratch together.
+  std::uint64_t most() const {
+    const bool given = options_.kv_cache_memory > 0;
+    return given ? available_ : static_cast<std::uint64_t>(static_cast<double>(available_) * kMemoryShare);
+  }
+  models::StepShape step(std::int64_t length) const {
+    return {std::min(options_.max_num_batched_tokens, length * options_.max_num_seqs), length,
+            std::min<std::int64_t>(options_.max_num_seqs, options_.max_num_batched_tokens)};
+  }
+  /// Bytes for keys and values beside the scratch of steps over `length` keys.
+  std::uint64_t for_cache(std::int64_t length) const {
+    const std::uint64_t scratch = model_.model().scratch_bytes(step(length));
+    const std::uint64_t left = most() - std::min(most(), scratch);
+    return options_.kv_cache_memory > 0 ? std::min(left, options_.kv_cache_memory) : left;
+  }
+  /// Tokens whose keys and values fit there, in whole pages.
+  std::int64_t tokens(std::int64_t length) const {
+    const std::uint64_t page =
+        std::max<std::uint64_t>(model_.info().kv_bytes_per_token, 1) * kernels::kPageTokens;
+    return static_cast<std::int64_t>(for_cache(length) / page) * kernels::kPageTokens;
+  }
+  /// The longest context up to `most` that fits together with its scratch; below a page: none does.
+  std::int64_t longest(std::int64_t most) const {
+    std::int64_t fits = 0, too_long = most + 1;
+    while (too_long - fits > 1) {
+      const std::int64_t middle = fits + (too_long - fits) / 2;
+      (middle <= tokens(middle) ? fits : too_long) = middle;
+    }
+    return fits;
+  }
+
+ private:
+  const engine::LoadedModel& model_;
+  const EngineOptions& options_;
+  std::uint64_t available_;
 };
 
 /// The length and the pool that options and memory allow. What the user asked for is granted or refused, what he left
 /// open shrinks to what fits. The pool's pages are touched only when used, so a generous pool costs nothing.
-Result<Sizes> size_pool(const ModelInfo& info, const EngineOptions& options) {
-  const std::uint64_t per_token = std::max<std::uint64_t>(info.kv_bytes_per_token, 1);
-  const std::uint64_t available = available_memory();
+Result<Sizes> size_pool(const engine::LoadedModel& model, const EngineOptions& options) {
+  const ModelInfo& info = model.info();
+  const Room room(model, options);
+  const auto bytes = [](std::uint64_t count) { return human_bytes(static_cast<double>(count)); };
   const bool explicit_memory = options.kv_cache_memory > 0;
-  const std::uint64_t memory =
-      explicit_memory ? options.kv_cache_memory
-                      : static_cast<std::uint64_t>(static_cast<double>(available) * kMemoryShare);
-  if (explicit_memory && memory > available) {
+  if (options.kv_cache_memory > room.available()) {
     return exhausted("the key-value cache needs {} (--kv-cache-memory), but only {} are free",
-                     human_bytes(static_cast<double>(memory)), human_bytes(static_cast<double>(available)));
+                     bytes(options.kv_cache_memory), bytes(room.available()));
   }
-  const auto fits =
-      static_cast<std::int64_t>(memory / per_token / kernels::kPageTokens * kernels::kPageTokens);
   Sizes sizes;
   sizes.length = options.max_model_len > 0 ? options.max_model_len : info.context;
-  if (sizes.length > fits) {
-    if (options.max_model_len > 0 || fits < kernels::kPageTokens) {
+  // Beyond what the cache alone could hold, scratch is no question.
+  const std::uint64_t per_token = std::max<std::uint64_t>(info.kv_bytes_per_token, 1);
+  const auto most = static_cast<std::int64_t>(room.for_cache(1) / per_token);
+  const std::int64_t longest = room.longest(std::min(sizes.length, most));
+  if (longest < sizes.length) {
+    if (options.max_model_len > 0 || longest < kernels::kPageTokens) {
+      if (sizes.length <= most || longest < kernels::kPageTokens) {
+        const std::uint64_t cache =
+            explicit_memory ? options.kv_cache_memory : static_cast<std::uint64_t>(sizes.length) * per_token;
+        LITHE_RETURN_IF_ERROR(engine::check_scratch(model, room.step(sizes.length),
+                                                    room.most() - std::min(cache, room.most())));
+      }
       return exhausted(
           "a context of {} tokens needs {} of key-value cache, but {} {}: lower --max-model-len (-c), or use "
           "a smaller --kv-cache-dtype (q8_0)",
           sizes.length, human_bytes(static_cast<double>(sizes.length) * static_cast<double>(per_token)),
-          human_bytes(static_cast<double>(memory)),
+          bytes(room.for_cache(std::min(sizes.length, most))),
           explicit_memory ? "are allowed (--kv-cache-memory)" : "are free");
     }
-    log_warning("context limited to {} of {} tokens: {} of key-value cache fit", fits, sizes.length,
-                human_bytes(static_cast<double>(memory)));
-    sizes.length = fits;
+    log_warning("context limited to {} of {} tokens: {} of key-value cache fit", longest, sizes.length,
+                bytes(room.for_cache(longest)));
+    sizes.length = longest;
   }
+  const std::int64_t fits = room.tokens(sizes.length);
   const auto whole = checked_mul(round_up<std::int64_t>(sizes.length, kernels::kPageTokens),
                                  static_cast<std::int64_t>(options.max_num_seqs + options.warm_prefixes));
   sizes.pool = explicit_memory ? fits : std::min(fits, whole.value_or(fits));
+  sizes.step = room.step(sizes.length);
   return sizes;
 }
 
@@ -149,14 +202,15 @@ Engine::~Engine() = default;
 
 Result<Engine> Engine::create(std::shared_ptr<Model> model, const EngineOptions& options) {
   LITHE_RETURN_IF_ERROR(check_options(options));
-  LITHE_ASSIGN_OR_RETURN(const Sizes sizes, size_pool(model->info(), options));
   engine::LoadedModel& loaded = *model->impl().loaded;
+  LITHE_ASSIGN_OR_RETURN(const Sizes sizes, size_pool(loaded, options));
   if (sizes.length > loaded.info().context) {
     log_warning("a context of {} tokens is longer than the {} this model was trained on", sizes.length,
                 loaded.info().context);
   }
   auto impl = std::make_unique<Impl>();
   LITHE_ASSIGN_OR_RETURN(impl->pool, loaded.model().make_pool(sizes.pool));
+  LITHE_RETURN_IF_ERROR(loaded.model().reserve(sizes.step));
   impl->max_model_len = sizes.length;
   engine::CoreModel port;
   port.forward = [&loaded](const models::Batch& batch, std::span<float> logits) {

@@ -59,10 +59,11 @@ Status LoadedModel::load_parts(const std::string& path, const ModelOptions& opti
   }
   LITHE_ASSIGN_OR_RETURN(kernels_, kernels::default_kernel_table());
   LITHE_ASSIGN_OR_RETURN(const formats::GgufFile file, formats::GgufFile::open(path));
-  threads_ = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : default_threads());
+  LITHE_ASSIGN_OR_RETURN(threads_,
+                         ThreadPool::create(options.threads > 0 ? options.threads : default_threads()));
   LITHE_RETURN_IF_ERROR(load_text(file, options.chat_template).with_context(path));
   auto model = models::Model::load(file, model_options(options, kernels_), *threads_);
-  if (!model.ok()) return std::move(model).status().with_context(path);
+  if (!model.ok()) return std::move(model).status();  // names the file
   model_.emplace(std::move(model).value());
   info_.path = path;
   describe(file);
@@ -148,7 +149,21 @@ Result<std::vector<std::int32_t>> LoadedModel::encode_chat(std::span<const Messa
   return encode_chat(list);
 }
 
-Result<kvcache::PagePool> make_pool_that_fits(const LoadedModel& model, std::int64_t tokens) {
+Status check_scratch(const LoadedModel& model, const models::StepShape& step, std::uint64_t available) {
+  const std::uint64_t needed = model.model().scratch_bytes(step);
+  if (needed <= available) return {};
+  const bool flash = model.model().options().attention == models::AttentionMode::flash;
+  return exhausted(
+      "a step of {} tokens over {} keys on {} threads needs {} of scratch{}, but {} are left for it: take a "
+      "smaller step "
+      "(-b, -ub), a shorter context (-c){} or fewer threads (-t)",
+      step.rows, step.keys, model.info().threads, human_bytes(static_cast<double>(needed)),
+      flash ? "" : ", most of it attention's scores", human_bytes(static_cast<double>(available)),
+      flash ? "" : ", --attention flash");
+}
+
+Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens,
+                                              const models::StepShape& step) {
   const std::uint64_t free = available_memory();
   const auto needed = checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token)
                           .value_or(std::numeric_limits<std::uint64_t>::max());
@@ -159,7 +174,10 @@ Result<kvcache::PagePool> make_pool_that_fits(const LoadedModel& model, std::int
         tokens, human_bytes(static_cast<double>(needed)), needed, human_bytes(static_cast<double>(free)),
         free);
   }
-  return model.model().make_pool(tokens);
+  LITHE_RETURN_IF_ERROR(check_scratch(model, step, free - needed));
+  LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool, model.model().make_pool(tokens));
+  LITHE_RETURN_IF_ERROR(model.model().reserve(step));
+  return pool;
 }
 
 }  // namespace lithe::engine

@@ -51,7 +51,12 @@ class LoadedModel {
   Status template_fault_;  // why template_ is empty although the file has one
 };
 
-/// A page pool for `tokens`. resource_exhausted, before any work, when memory for it is not there.
-Result<kvcache::PagePool> make_pool_that_fits(const LoadedModel& model, std::int64_t tokens);
+/// Refuses a step whose scratch does not fit into `available` bytes: says how much it needs, and what lowers that.
+Status check_scratch(const LoadedModel& model, const models::StepShape& step, std::uint64_t available);
+
+/// A page pool for `tokens`, and the scratch for steps up to `step`. resource_exhausted, before any work, when memory for
+/// both is not there.
+Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens,
+                                              const models::StepShape& step);
 
 }  // namespace lithe::engine

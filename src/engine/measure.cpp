@@ -139,8 +139,10 @@ std::vector<double> Speed::rates() const {
 Result<Speed> measure(LoadedModel& model, const SpeedTest& test, FunctionRef<bool()> keep_going) {
   const std::int64_t length = test.depth + test.prompt + test.generate + 1;
   const std::int64_t page = kernels::kPageTokens;
+  const std::int64_t prefill = std::max({test.prompt, test.depth, test.kv_cache ? 1 : length});
+  const models::StepShape step{std::max(test.rows, std::min(test.step, prefill)), length, test.rows};
   LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                         make_pool_that_fits(model, test.rows * ((length + page - 1) / page * page)));
+                         make_pool_that_fits(model, test.rows * round_up(length, page), step));
   Speed speed;
   price(model, test, speed);
   Bench bench(model, pool, test);

@@ -9,6 +9,11 @@ namespace {
 constexpr std::int64_t kChunk = 512;                        // tokens a step
 constexpr std::size_t kLogitBytes = std::size_t{96} << 20;  // of logits a step
 
+std::int64_t most_logit_rows(const models::Model& model) {
+  const std::size_t row = static_cast<std::size_t>(model.spec().vocab) * sizeof(float);
+  return static_cast<std::int64_t>(std::max<std::size_t>(1, kLogitBytes / row));
+}
+
 }  // namespace
 
 Result<std::vector<Window>> make_windows(const tokenizer::Tokenizer& tokenizer, std::string_view text,
@@ -32,12 +37,16 @@ Result<std::vector<Window>> make_windows(const tokenizer::Tokenizer& tokenizer, 
   return windows;
 }
 
+models::StepShape scoring_step(const models::Model& model, std::int64_t tokens) {
+  const std::int64_t rows = std::min(tokens, kChunk);
+  return {rows, tokens, std::min(rows, most_logit_rows(model))};
+}
+
 Status for_each_logits(models::Model& model, kvcache::PagePool& pool, std::span<const std::int32_t> tokens,
                        std::int64_t first, std::int64_t last,
                        FunctionRef<Status(std::int64_t position, std::span<float> logits)> visit) {
   const auto vocab = static_cast<std::size_t>(model.spec().vocab);
-  const auto most_rows =
-      static_cast<std::int64_t>(std::max<std::size_t>(1, kLogitBytes / (vocab * sizeof(float))));
+  const std::int64_t most_rows = most_logit_rows(model);
   const auto count = static_cast<std::int64_t>(tokens.size());
   kvcache::SequenceCache cache(pool);
   std::vector<float> logits;

@@ -28,6 +28,9 @@ struct Window {
 Result<std::vector<Window>> make_windows(const tokenizer::Tokenizer& tokenizer, std::string_view text,
                                          Protocol protocol, std::int64_t ctx);
 
+/// The largest step that for_each_logits() takes for so many tokens.
+models::StepShape scoring_step(const models::Model& model, std::int64_t tokens);
+
 /// Runs `tokens` from an empty cache and hands out the logits at positions [first, last), ascending, in bounded memory.
 /// visit may overwrite the row; an error ends the run.
 Status for_each_logits(models::Model& model, kvcache::PagePool& pool, std::span<const std::int32_t> tokens,

@@ -182,6 +182,24 @@ void by_head(ExecContext& context, AttentionMode mode, std::span<const Attention
 
 }  // namespace
 
+ScratchNeed attention_scratch(const ExecContext& context, AttentionMode mode, const AttentionJob& job) {
+  const kernels::AttentionKernels& attention = context.kernels().attention;
+  if (mode == AttentionMode::naive) return {0, attention.naive_scratch_bytes(job)};
+  if (mode == AttentionMode::chunked) return {0, attention.chunked_scratch_bytes(job)};
+  // A tile holds a row and a head at least. One is split when it is heavier than a task should be, so there are no more
+  // of those than tasks wanted.
+  const std::int64_t tiles = job.rows * job.kv.shape.kv_heads;
+  const std::int64_t split = std::min<std::int64_t>(tiles, context.threads() * kTasksPerThread);
+  const std::int64_t blocks = ceil_div<std::int64_t>(job.key_count, kKeyBlock) + 1;
+  const std::int64_t lines = std::min(job.rows * job.q_heads, split * kSplitLines);
+  const std::int64_t floats = context.threads() > 1 ? lines * blocks * (job.kv.shape.value_dim + 2) : 0;
+  const auto bytes =
+      static_cast<std::size_t>(floats) * sizeof(float) +
+      static_cast<std::size_t>(tiles) * (sizeof(Tile) + sizeof(Task)) +
+      static_cast<std::size_t>(split) * (static_cast<std::size_t>(blocks) * sizeof(Task) + 2 * kCacheLine);
+  return {bytes + 2 * kCacheLine, attention.scratch_bytes(job.kv.shape, job.q_heads)};
+}
+
 void attention(ExecContext& context, AttentionMode mode, std::span<const kernels::AttentionJob> jobs) {
   if (mode == AttentionMode::flash) return flash(context, jobs);
   by_head(context, mode, jobs);

@@ -18,6 +18,11 @@ namespace lithe::layers {
 /// that agree with it within rounding.
 enum class AttentionMode : std::uint8_t { flash, naive, chunked };
 
+/// What attention() takes at most for `job.rows` rows, of one sequence or of many, that see up to
+/// `job.key_count` keys each.
+ScratchNeed attention_scratch(const ExecContext& context, AttentionMode mode,
+                              const kernels::AttentionJob& job);
+
 /// Runs every job; keys and values are already stored. Takes its task list from context.arena() and the
 /// workers' scratch; notes the bytes of both in the context.
 void attention(ExecContext& context, AttentionMode mode, std::span<const kernels::AttentionJob> jobs);

@@ -3,16 +3,24 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace lithe::layers {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kArenaBlock = std::size_t{1} << 20;
+
+PageBuffer block_or_throw(std::size_t bytes) {
+  auto block = PageBuffer::create(bytes);
+  if (!block.ok()) throw std::bad_alloc();
+  return std::move(*block);
+}
 
 }  // namespace
 
@@ -26,7 +34,8 @@ Result<PageBuffer> PageBuffer::create(std::size_t bytes) {
   if (!mapped) return exhausted("{} bytes of memory are more than this machine can address", bytes);
   void* mapping =
       ::mmap(nullptr, *mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) return exhausted("no room for {} bytes of memory", bytes);
+  if (mapping == MAP_FAILED)
+    return exhausted("no room for {} of memory", human_bytes(static_cast<double>(bytes)));
   buffer.mapping_ = mapping;
   buffer.mapped_ = *mapped;
   buffer.size_ = bytes;
@@ -70,6 +79,15 @@ std::byte* WeightMemory::take(std::size_t bytes) {
   return out;
 }
 
+Status ScratchArena::reserve(std::size_t bytes) {
+  LITHE_CHECK(used() == 0);
+  if (!blocks_.empty() && blocks_.front().size() >= bytes) return {};
+  blocks_.clear();
+  LITHE_ASSIGN_OR_RETURN(PageBuffer block, PageBuffer::create(bytes));
+  blocks_.push_back(std::move(block));
+  return {};
+}
+
 std::byte* ScratchArena::take_bytes(std::size_t bytes) {
   bytes = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   while (block_ < blocks_.size() && bytes > blocks_[block_].size() - offset_) {
@@ -78,9 +96,7 @@ std::byte* ScratchArena::take_bytes(std::size_t bytes) {
     offset_ = 0;
   }
   if (block_ == blocks_.size()) {
-    auto block = PageBuffer::create(std::max(bytes, kArenaBlock));
-    LITHE_CHECK(block.ok());
-    blocks_.push_back(std::move(*block));
+    blocks_.push_back(block_or_throw(std::max(bytes, kArenaBlock)));
   }
   std::byte* out = blocks_[block_].data() + offset_;
   offset_ += bytes;
@@ -97,9 +113,7 @@ void ScratchArena::reset() {
   block_ = offset_ = before_ = 0;
   if (blocks_.size() <= 1) return;
   blocks_.clear();
-  auto block = PageBuffer::create(high_water_);
-  LITHE_CHECK(block.ok());
-  blocks_.push_back(std::move(*block));
+  blocks_.push_back(block_or_throw(high_water_));
 }
 
 }  // namespace lithe::layers

@@ -53,11 +53,13 @@ class WeightMemory {
 };
 
 /// Scratch of one forward pass: a bump allocator. Memory stays valid until reset() or the end of the Scope
-/// that was open when it was taken. After the first passes the arena is one block of the high-water mark and
-/// a pass allocates nothing.
+/// that was open when it was taken. Once reserved, or after the first passes, the arena is one block of the
+/// high-water mark and a pass allocates nothing.
 class ScratchArena {
  public:
-  /// Uninitialised, aligned to a cache line. Aborts when the system is out of memory (as operator new would).
+  /// Sets `bytes` aside, touched only as used. Nothing may be taken. resource_exhausted.
+  Status reserve(std::size_t bytes);
+  /// Uninitialised, aligned to a cache line. std::bad_alloc, as operator new.
   std::byte* take_bytes(std::size_t bytes);
   template <typename T>
   T* take(std::int64_t count) {

@@ -19,6 +19,13 @@ struct BatchSequence {
   std::int64_t begin = 0, count = 0;  // its rows in Batch::tokens
 };
 
+/// The largest step of a run, in each measure: what scratch must be there for.
+struct StepShape {
+  std::int64_t rows = 0;        // tokens
+  std::int64_t keys = 0;        // of the longest sequence, the new ones included
+  std::int64_t logit_rows = 0;  // whose logits are wanted
+};
+
 struct Batch {
   std::vector<std::int32_t> tokens;  // [rows], sequences one after another
   std::vector<BatchSequence> sequences;

@@ -63,11 +63,16 @@ class Decoder {
   layers::ExecContext& context() { return context_; }
   const layers::ExecContext& context() const { return context_; }
 
+  /// See Model::scratch_bytes and Model::reserve.
+  std::uint64_t scratch_bytes(const StepShape& step) const;
+  Status reserve(const StepShape& step);
+
   /// See Model::forward.
   Status forward(const Batch& batch, std::span<float> logits);
 
  private:
   struct Pass;
+  layers::ScratchNeed scratch_need(const StepShape& step) const;
   Status check(const Batch& batch, std::span<const float> logits) const;
   void begin(Pass& pass);
   void run_layer(Pass& pass, std::size_t index);

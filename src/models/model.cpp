@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/checked.h"
@@ -31,9 +32,13 @@ Result<Model> Model::load(const formats::GgufFile& file, const ModelOptions& opt
   const LoadOptions load{options.precision == Precision::f32, options.check_tensors};
   auto loaded = load_model(file, load, *resolved.kernels, pool);
   if (!loaded.ok()) return std::move(loaded).status().with_context(file.path().string());
-  return Model(std::make_unique<Impl>(
-      Impl{resolved, Decoder(std::move(loaded->spec), std::move(loaded->weights), resolved.attention,
-                             resolved.kv_dtype, pool, *resolved.kernels)}));
+  try {
+    return Model(std::make_unique<Impl>(
+        Impl{resolved, Decoder(std::move(loaded->spec), std::move(loaded->weights), resolved.attention,
+                               resolved.kv_dtype, pool, *resolved.kernels)}));
+  } catch (const std::bad_alloc&) {
+    return exhausted("no memory for the scratch of {} threads: take fewer (-t, --threads)", pool.size());
+  }
 }
 
 const ArchSpec& Model::spec() const {
@@ -46,7 +51,8 @@ const ModelOptions& Model::options() const {
 ModelMemory Model::memory() const {
   return {.weights = impl_->decoder.weights().memory.used(),
           .kv_page = impl_->decoder.cache_layout().page_bytes(),
-          .peak_attention = impl_->decoder.context().peak_attention_bytes()};
+          .peak_attention = impl_->decoder.context().peak_attention_bytes(),
+          .peak_scratch = impl_->decoder.context().peak_scratch_bytes()};
 }
 
 void Model::reset_peak_attention() {
@@ -86,8 +92,21 @@ Result<kvcache::PagePool> Model::make_pool(std::int64_t tokens) const {
   return kvcache::PagePool::create(impl_->decoder.cache_layout().page_bytes(), pages, kernels::kPageTokens);
 }
 
+std::uint64_t Model::scratch_bytes(const StepShape& step) const {
+  return impl_->decoder.scratch_bytes(step);
+}
+
+Status Model::reserve(const StepShape& step) {
+  return impl_->decoder.reserve(step);
+}
+
 Status Model::forward(const Batch& batch, std::span<float> logits) {
-  return impl_->decoder.forward(batch, logits);
+  try {
+    return impl_->decoder.forward(batch, logits);
+  } catch (const std::bad_alloc&) {
+    return exhausted("no memory for a step of {} tokens: take a smaller one (-b) or fewer threads (-t)",
+                     batch.tokens.size());
+  }
 }
 
 }  // namespace lithe::models

@@ -34,6 +34,7 @@ struct ModelMemory {
   std::uint64_t weights = 0;         // packed weights
   std::uint64_t kv_page = 0;         // one page of kernels::kPageTokens tokens, all layers
   std::uint64_t peak_attention = 0;  // largest attention scratch since the load or reset_peak_attention()
+  std::uint64_t peak_scratch = 0;    // largest that passes took of the arena, and what workers hold
 };
 
 /// Not thread-safe: one forward() at a time. The pool must outlive it.
@@ -64,8 +65,15 @@ class Model {
   /// A page pool of this model's shape.
   Result<kvcache::PagePool> make_pool(std::int64_t tokens) const;
 
+  /// Bytes that steps up to this size take beside the weights and the cache: activations, attention's scratch of all
+  /// threads, positions' tables, logits.
+  std::uint64_t scratch_bytes(const StepShape& step) const;
+  /// Sets the scratch aside, untouched, so that no step has to find memory on its way. resource_exhausted.
+  Status reserve(const StepShape& step);
+
   /// Runs the batch: stores keys and values, commits them to each cache, and writes
-  /// logits: [batch.logit_rows.size(), spec().vocab]. invalid_argument: token id out of range.
+  /// logits: [batch.logit_rows.size(), spec().vocab]. invalid_argument: token id out of range;
+  /// resource_exhausted: a step larger than any that was reserved for found no memory, and nothing was committed.
   Status forward(const Batch& batch, std::span<float> logits);
 
  private:

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/loaded_model.h"
 #include "fake_model.h"
 #include "support.h"
 
@@ -173,6 +174,53 @@ TEST(Engine, StreamsAndStopsOnRequest) {
   EXPECT_EQ(cut.reason, FinishReason::aborted);
   EXPECT_TRUE(whole.text.starts_with(cut.text));
   EXPECT_TRUE(engine.idle());
+}
+
+// Promise 3 for memory: what a step takes is known before, and set aside before.
+TEST(Engine, ScratchIsPriced) {
+  int steps = 0;
+  double largest = 0;
+  for (const AttentionKind attention : {AttentionKind::flash, AttentionKind::naive, AttentionKind::chunked}) {
+    for (const int threads : {1, 3}) {
+      for (const std::int64_t rows : {1, 5, 64, 300}) {
+        ModelOptions options;
+        options.threads = threads;
+        options.attention = attention;
+        const auto loaded = engine::LoadedModel::load(tiny_file(DType::q4_0).string(), options);
+        ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+        models::Model& model = (*loaded)->model();
+        const models::StepShape shape{rows, 900, 2};
+        const std::uint64_t priced = model.scratch_bytes(shape);
+        ASSERT_TRUE(model.reserve(shape).ok());
+        auto pool = model.make_pool(900 + 32);
+        kvcache::SequenceCache cache(*pool);
+        std::vector<float> logits(static_cast<std::size_t>(2 * model.spec().vocab));
+        while (cache.length() + rows <= 900) {
+          models::Batch batch;
+          batch.tokens.assign(static_cast<std::size_t>(rows), 7);
+          batch.sequences.push_back({&cache, 0, rows});
+          batch.logit_rows = {rows - 1};
+          ASSERT_TRUE(cache.reserve(rows).ok());
+          ASSERT_TRUE(
+              model.forward(batch, std::span(logits).first(static_cast<std::size_t>(model.spec().vocab)))
+                  .ok());
+          ++steps;
+        }
+        const std::uint64_t taken = model.memory().peak_scratch;
+        EXPECT_LE(taken, priced) << rows << " rows, " << threads << " threads";
+        EXPECT_LE(priced, 2 * taken + (1 << 20)) << rows << " rows, " << threads << " threads";
+        largest = std::max(largest, static_cast<double>(priced) / static_cast<double>(taken));
+        const Status refused = engine::check_scratch(**loaded, shape, priced - 1);
+        EXPECT_EQ(refused.code(), Code::resource_exhausted);
+        EXPECT_THAT(refused.message(), HasSubstr("-b"));
+        EXPECT_EQ(refused.message().find("--attention flash") == std::string::npos,
+                  attention == AttentionKind::flash);
+        EXPECT_TRUE(engine::check_scratch(**loaded, shape, priced).ok());
+      }
+    }
+  }
+  std::printf("[ counts ] %d steps took no more than priced; at most %.2f times too much was\n", steps,
+              largest);
 }
 
 TEST(Engine, RefusalsNameTheField) {

@@ -1,0 +1,80 @@
+// What a step takes of scratch, priced before it is run. Follows decoder.cpp and layers/ allocation by allocation; the test
+// "ScratchIsPriced" compares it with what passes really take.
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+#include "models/decoder.h"
+
+namespace lithe::models {
+namespace {
+
+using layers::Linear;
+using layers::ScratchNeed;
+
+// Each allocation of an arena begins at a cache line.
+constexpr std::uint64_t kRounding = 32 * layers::kCacheLine;
+
+std::uint64_t floats(std::int64_t rows, std::int64_t width) {
+  return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(width) * sizeof(float);
+}
+
+// The common input of some matrices, once in each arithmetic that one of them wants.
+std::uint64_t prepared(const kernels::KernelTable& table, std::int64_t rows,
+                       std::initializer_list<const Linear*> linears) {
+  std::array<std::size_t, 3> bytes{};
+  for (const Linear* linear : linears) {
+    if (!*linear) continue;
+    bytes[static_cast<std::size_t>(linear->arithmetic())] =
+        table.activation_bytes(linear->arithmetic(), linear->in_features());
+  }
+  std::uint64_t sum = 0;
+  for (const std::size_t row : bytes) sum += row * static_cast<std::uint64_t>(rows);
+  return sum;
+}
+
+}  // namespace
+
+ScratchNeed Decoder::scratch_need(const StepShape& step) const {
+  const kernels::KernelTable& table = context_.kernels();
+  ScratchNeed need{0, std::max(layers::ExecContext::kLeastWorkerScratch, table.matmul_scratch_bytes())};
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    const DecoderLayer& layer = weights_.layers[i];
+    const LayerSpec& shape = spec_.layers[i];
+    const std::uint64_t kept = floats(step.rows, layer.q.out_features() + layer.k.out_features() +
+                                                     layer.v.out_features() + layer.attn_out.in_features());
+    kernels::AttentionJob job;
+    job.kv.shape = kv_.shape(i);
+    job.q_heads = shape.heads;
+    job.rows = step.rows;
+    job.key_count = std::max(step.keys, step.rows);
+    job.first_position = job.key_count - job.rows;
+    const ScratchNeed attention = layers::attention_scratch(context_, attention_, job);
+    const std::int64_t width = layer.ffn.up.out_features();
+    const std::uint64_t ffn = floats(step.rows, layer.ffn.gate ? 2 * width : width) +
+                              std::max(prepared(table, step.rows, {&layer.ffn.gate, &layer.ffn.up}),
+                                       prepared(table, step.rows, {&layer.ffn.down}));
+    const std::uint64_t passing =
+        std::max({prepared(table, step.rows, {&layer.q, &layer.k, &layer.v}),
+                  prepared(table, step.rows, {&layer.attn_out}), attention.arena, ffn});
+    need.arena = std::max(need.arena, kept + passing);
+    need.per_worker = std::max(
+        {need.per_worker, attention.per_worker, floats(1, width), floats(1, layer.attn_out.in_features())});
+  }
+  need.arena = std::max(need.arena, prepared(table, step.logit_rows, {&weights_.head}));
+  need.arena += floats(step.rows, spec_.hidden) + kRounding;
+  need.per_worker = std::max(need.per_worker, floats(1, spec_.hidden));
+  return need;
+}
+
+std::uint64_t Decoder::scratch_bytes(const StepShape& step) const {
+  const ScratchNeed need = scratch_need(step);
+  return need.arena + need.per_worker * static_cast<std::uint64_t>(context_.threads()) +
+         floats(2 * step.keys, spec_.rope.dim / 2) + floats(step.logit_rows, spec_.vocab);
+}
+
+Status Decoder::reserve(const StepShape& step) {
+  return context_.reserve(scratch_need(step));
+}
+
+}  // namespace lithe::models
