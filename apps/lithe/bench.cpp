@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/cpu.h"
 #include "base/text.h"
@@ -13,14 +14,15 @@
 #include "console.h"
 #include "engine/measure.h"
 #include "model_flags.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
 
 struct BenchFlags {
-  std::string models, prompts, generates, depths = "0", rows = "1", threads, attention = "flash",
-                                          kv_types = "auto", batch = "2048", ubatch, output = "md",
-                                          precision = "auto";
+  std::string models, depths = "0", rows = "1", attention = "flash", kv_types = "auto", batch = "2048",
+                      output = "md", precision = "auto";
+  std::optional<std::string> prompts, generates, threads, ubatch;
   int repetitions = 5;
   bool kv_cache = true;
 };
@@ -208,25 +210,18 @@ struct Planned {
 Result<std::vector<Planned>> make_tests(const BenchFlags& flags) {
   constexpr std::int64_t kMost = 1 << 24;
   // As llama-bench: both tests when neither is named, only the named one otherwise.
-  const bool neither = flags.prompts.empty() && flags.generates.empty();
-  LITHE_ASSIGN_OR_RETURN(const auto prompts, parse_list("-p",
-                                                        neither                 ? "512"
-                                                        : flags.prompts.empty() ? "0"
-                                                                                : flags.prompts,
-                                                        0, kMost));
-  LITHE_ASSIGN_OR_RETURN(const auto generates, parse_list("-n",
-                                                          neither                   ? "128"
-                                                          : flags.generates.empty() ? "0"
-                                                                                    : flags.generates,
-                                                          0, kMost));
+  const bool neither = !flags.prompts && !flags.generates;
+  LITHE_ASSIGN_OR_RETURN(const auto prompts,
+                         parse_list("-p", flags.prompts.value_or(neither ? "512" : "0"), 0, kMost));
+  LITHE_ASSIGN_OR_RETURN(const auto generates,
+                         parse_list("-n", flags.generates.value_or(neither ? "128" : "0"), 0, kMost));
   LITHE_ASSIGN_OR_RETURN(const auto depths, parse_list("-d", flags.depths, 0, kMost));
   LITHE_ASSIGN_OR_RETURN(const auto rows, parse_list("-npl", flags.rows, 1, 4096));
   LITHE_ASSIGN_OR_RETURN(const auto batches, parse_list("-b", flags.batch, 1, kMost));
   // Naive attention over pieces of a prompt is already half way to the chunked one: a comparison of algorithms takes
   // each prompt whole unless told otherwise.
-  const bool whole = flags.ubatch.empty() && flags.attention != "flash";
-  LITHE_ASSIGN_OR_RETURN(const auto ubatches,
-                         parse_list("-ub", flags.ubatch.empty() ? "512" : flags.ubatch, 1, kMost));
+  const bool whole = !flags.ubatch && flags.attention != "flash";
+  LITHE_ASSIGN_OR_RETURN(const auto ubatches, parse_list("-ub", flags.ubatch.value_or("512"), 1, kMost));
   std::vector<Planned> tests;
   const auto add = [&](std::int64_t prompt, std::int64_t generate, std::int64_t depth, std::int64_t row_count,
                        std::int64_t batch, std::int64_t ubatch) {
@@ -300,14 +295,16 @@ Status run_setup(const BenchFlags& flags, const Setup& setup, const std::vector<
 
 Status bench(const BenchFlags& flags) {
   LITHE_ASSIGN_OR_RETURN(const auto tests, make_tests(flags));
-  const std::string threads = flags.threads.empty() ? "0" : flags.threads;
   LITHE_ASSIGN_OR_RETURN(const auto thread_counts,
-                         parse_list("-t", threads, flags.threads.empty() ? 0 : 1, 1024));
+                         parse_list("-t", flags.threads.value_or("0"), flags.threads ? 1 : 0, 1024));
+  LITHE_ASSIGN_OR_RETURN(const auto models, parse_names("--model", flags.models));
+  LITHE_ASSIGN_OR_RETURN(const auto kv_types, parse_names("-ctk", flags.kv_types));
+  LITHE_ASSIGN_OR_RETURN(const auto attentions, parse_names("--attention", flags.attention));
   std::vector<Setup> setups;
-  for (const std::string& model : split(flags.models, ',')) {
+  for (const std::string& model : models) {
     for (const std::int64_t count : thread_counts) {
-      for (const std::string& kv_type : split(flags.kv_types, ',')) {
-        for (const std::string& attention : split(flags.attention, ',')) {
+      for (const std::string& kv_type : kv_types) {
+        for (const std::string& attention : attentions) {
           Setup setup;
           setup.model.model = model;
           setup.model.threads = static_cast<int>(count);
@@ -344,7 +341,7 @@ Run add_bench(CLI::App& app) {
       ->capture_default_str();
   app.add_option("-r,--repetitions", flags->repetitions, "Measured runs of each test")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->transform(whole_number(1, 1000));
   app.add_option("-t,--threads", flags->threads, "Threads")->type_name("N,...");
   app.add_option("-b,--batch-size", flags->batch, "Most tokens of a batch")
       ->type_name("N,...")
@@ -367,11 +364,11 @@ Run add_bench(CLI::App& app) {
       ->type_name("flash,naive,chunked")
       ->capture_default_str();
   app.add_option("--precision", flags->precision, "Activations")
-      ->check(CLI::IsMember({"auto", "f32"}))
+      ->transform(one_of({"auto", "f32"}))
       ->type_name("auto|f32");
   app.add_flag("--kv-cache,!--no-kv-cache", flags->kv_cache, "Recompute everything for each generated token");
   app.add_option("-o,--output", flags->output, "Table or data")
-      ->check(CLI::IsMember({"md", "json", "csv"}))
+      ->transform(one_of({"md", "json", "csv"}))
       ->type_name("md|json|csv");
   app.footer(
       "Examples:\n"

@@ -23,7 +23,7 @@ struct ChatFlags {
   ModelFlags model;
   EngineFlags engine;
   SamplingFlags sampling;
-  std::string system;
+  std::optional<std::string> system;
   bool no_history = false;
 };
 
@@ -49,9 +49,10 @@ constexpr ChatCommand kChatCommands[] = {
 
 class Chat {
  public:
-  Chat(std::shared_ptr<Model> model, Engine engine, Request base, std::string system, LineEditor& editor)
+  Chat(std::shared_ptr<Model> model, Engine engine, Request base, std::optional<std::string> system,
+       LineEditor& editor)
       : model_(std::move(model)), engine_(std::move(engine)), base_(std::move(base)), editor_(&editor) {
-    if (!system.empty()) messages_.push_back({"system", std::move(system)});
+    if (system) messages_.push_back({"system", std::move(*system)});
   }
 
   Status loop();
@@ -75,6 +76,7 @@ class Chat {
   std::vector<Message> messages_;
   LineEditor* editor_;
   std::optional<Completion> last_;
+  Status input_fault_;  // why no more is read
   bool leave_ = false;
 };
 
@@ -112,10 +114,11 @@ Status Chat::loop() {
       note(status.message());
     }
   }
-  return {};
+  return input_fault_;
 }
 
-/// One message: a line, or several joined by a trailing backslash or between triple quotes. Nothing: the input is over.
+/// One message: a line, or several joined by a trailing backslash or between triple quotes. Nothing: the input is over,
+/// or at fault.
 std::optional<std::string> Chat::read_message() {
   static constexpr const char* kQuotes = "\"\"\"";
   std::string text;
@@ -129,6 +132,11 @@ std::optional<std::string> Chat::read_message() {
       text.clear();
       quoted = continued = false;
       continue;
+    }
+    if (line.outcome == LineEditor::Outcome::too_long || text.size() > kMostMessageBytes) {
+      input_fault_ =
+          invalid("a message of more than {} bytes: `lithe run --file` takes longer ones", kMostMessageBytes);
+      return std::nullopt;
     }
     if (line.outcome == LineEditor::Outcome::end) return text.empty() ? std::nullopt : std::optional(text);
     if (!quoted && !continued && line.text.starts_with(kQuotes)) {

@@ -14,6 +14,7 @@
 #include "command.h"
 #include "console.h"
 #include "tensor_table.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -147,11 +148,12 @@ std::string report_json(const GgufFile& file, const ConversionPlan& plan, const 
 Status carry_out(const GgufFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
   LITHE_RETURN_IF_ERROR(check_output(file, flags.output, plan.bytes));
   watch_interrupts();
-  ThreadPool pool(flags.threads > 0 ? flags.threads : default_threads());
+  LITHE_ASSIGN_OR_RETURN(const auto pool,
+                         ThreadPool::create(flags.threads > 0 ? flags.threads : default_threads()));
   std::uint64_t source_bytes = 0;
   for (const PlannedTensor& planned : plan.tensors) source_bytes += planned.source->data.size();
   Progress bar("Converting", double(source_bytes));
-  return formats::convert(file, plan, flags.output, pool, [&](std::uint64_t bytes, std::string_view tensor) {
+  return formats::convert(file, plan, flags.output, *pool, [&](std::uint64_t bytes, std::string_view tensor) {
     bar.advance(double(bytes));
     bar.note(std::string(tensor));
     return !interrupted();
@@ -189,7 +191,7 @@ Run add_convert(CLI::App& app) {
   app.add_flag("--dry-run", flags->dry_run, "Show what would be written");
   app.add_option("-t,--threads", flags->threads,
                  "Threads; default: physical cores within the cgroup quota and affinity")
-      ->check(CLI::Range(0, 1024));
+      ->transform(whole_number(0, 1024));
   app.add_flag("--json", flags->json, "Report every tensor as JSON");
   app.footer("Example: lithe convert model.F16.gguf model.Q8_0.gguf --type q8_0");
   return [flags] { return run_convert(*flags); };

@@ -1,4 +1,5 @@
 // lithe detokenize: the text of token ids.
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
+#include "input.h"
 #include "vocabulary.h"
 
 namespace lithe::app {
@@ -39,30 +41,38 @@ Result<std::vector<TokenId>> ids_of(const Json& list) {
 
 /// "1 2 3", "1,2,3", "[1, 2, 3]", {"ids": [1, 2, 3]}.
 Result<std::vector<TokenId>> parse_ids(std::string_view text) {
-  constexpr std::string_view kBetween = " \t\r\n,[]";
-  std::vector<TokenId> ids;
-  if (const auto json = Json::parse(text, nullptr, false); json.is_object() && json.contains("ids")) {
-    return ids_of(json["ids"]);
+  constexpr std::string_view kSpace = " \t\r\n";
+  const auto skip_space = [&] { text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size())); };
+  skip_space();
+  if (text.starts_with('[') || text.starts_with('{')) {
+    const auto json = Json::parse(text, nullptr, false);
+    if (json.is_discarded()) return invalid("the token ids are no valid JSON");
+    if (json.is_object() && !json.contains("ids")) return invalid("the JSON object holds no \"ids\"");
+    return ids_of(json.is_object() ? json["ids"] : json);
   }
-  while (true) {
-    const std::size_t begin = text.find_first_not_of(kBetween);
-    if (begin == std::string_view::npos) return ids;
-    text.remove_prefix(begin);
-    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+  std::vector<TokenId> ids;
+  for (bool comma = false; !text.empty() || comma;) {
+    const std::string_view word = text.substr(0, text.find_first_of(" \t\r\n,"));
     TokenId id = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (word.empty()) return invalid("an id is missing between two commas or at an end");
     if (error != std::errc() || end != word.data() + word.size())
       return invalid("{} is not a token id", in_quotes(word));
     ids.push_back(id);
     text.remove_prefix(word.size());
+    skip_space();
+    comma = text.starts_with(',');
+    if (comma) text.remove_prefix(1);
+    skip_space();
   }
+  return ids;
 }
 
 Status run_detokenize(const DetokenizeFlags& flags) {
   std::string written;
   for (const std::string& id : flags.ids) written += id + " ";
   if (flags.ids.empty()) {
-    LITHE_ASSIGN_OR_RETURN(written, read_input("-"));
+    LITHE_ASSIGN_OR_RETURN(written, read_input("-", kMostCorpusBytes));
   }
   LITHE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, parse_ids(written));
   LITHE_ASSIGN_OR_RETURN(const auto tokenizer, load_tokenizer(flags.model));

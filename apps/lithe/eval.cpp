@@ -10,6 +10,7 @@
 #include "console.h"
 #include "engine/evaluate.h"
 #include "model_flags.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -119,14 +120,14 @@ Run add_eval(CLI::App& app) {
   app.add_option("-f,--text,--file", flags->text, "Text to score")->type_name("FILE");
   app.add_option("-c,--ctx,--ctx-size", options.ctx, "Window in tokens")
       ->capture_default_str()
-      ->check(CLI::Range(4, 1 << 24));
+      ->transform(whole_number(4, 1 << 24));
   app.add_option(
          "--protocol", flags->protocol,
          "half: llama.cpp's, the second half of each window is scored; full: every token but the first is")
-      ->check(CLI::IsMember({"half", "full"}))
+      ->transform(one_of({"half", "full"}))
       ->type_name("half|full");
   app.add_option("--max-chunks,--chunks", options.max_windows, "Only the first windows; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0));
   app.add_option("--save-logits", options.save_reference, "Keep what this model thinks, for --reference")
       ->type_name("FILE");
   app.add_option("--reference", options.reference,

@@ -10,6 +10,7 @@
 #include "model_facts.h"
 #include "model_flags.h"
 #include "tensor_table.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -21,7 +22,7 @@ using formats::GgufValue;
 using Json = nlohmann::ordered_json;
 
 // A file may describe an attention of a billion tokens; what a user asks for is bounded too.
-constexpr std::uint64_t kMaxTokens = std::uint64_t{1} << 32;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 32;
 constexpr std::uint64_t kDefaultBatch = 512;
 constexpr std::size_t kShownElements = 8;  // of an array, in text and in JSON
 constexpr std::size_t kShownText = 72;     // columns of a value
@@ -304,14 +305,14 @@ Run add_inspect(CLI::App& app) {
       ->type_name("MODEL");
   app.add_option("-c,--ctx,--max-model-len,--ctx-size", flags->ctx,
                  "Memory for so many tokens of context; default: the trained length")
-      ->check(CLI::Range(std::uint64_t{0}, kMaxTokens))
+      ->transform(whole_number(0, kMaxTokens))
       ->type_name("N");
   app.add_option("-b,--batch,--max-num-batched-tokens", flags->batch, "Memory for so many tokens in one step")
-      ->check(CLI::Range(std::uint64_t{1}, kMaxTokens))
+      ->transform(whole_number(1, kMaxTokens))
       ->capture_default_str()
       ->type_name("M");
   app.add_option("--kv-cache-dtype,--ctk", flags->kv_type, "Keys and values as f32, f16 or q8_0")
-      ->check(CLI::IsMember({"auto", "f32", "f16", "q8_0"}))
+      ->transform(one_of({"auto", "f32", "f16", "q8_0"}))
       ->type_name("auto|f32|f16|q8_0");
   app.add_flag("--all", flags->all, "Every tensor on a line of its own, instead of layers folded together");
   app.add_flag("--json", flags->json, "The same for machines");

@@ -22,10 +22,4 @@ Result<ConfigFile> read_config(const std::string& path);
 /// the file. `app` tells whether a key of the file is known to any command. invalid_argument names the source.
 Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& config_path);
 
-/// Lets "-npl 4" stand for "--npl 4": long options may have one dash, as llama.cpp's do.
-std::vector<std::string> accept_single_dashes(const CLI::App& app, std::vector<std::string> arguments);
-
-/// The error for an argument nobody took: names the nearest flag of the command.
-Status unknown_argument(const CLI::App& command, const std::string& argument);
-
 }  // namespace lithe::app

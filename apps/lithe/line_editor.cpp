@@ -74,6 +74,10 @@ LineEditor::Line read_plain() {
       return line;
     }
     line.text += c;
+    if (line.text.size() > kMostMessageBytes) {
+      line.outcome = LineEditor::Outcome::too_long;
+      return line;
+    }
   }
 }
 

@@ -1,11 +1,15 @@
 // Lines from a person (editing and history by libedit) or from a pipe (plain lines).
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
 
 namespace lithe::app {
+
+/// Of one line, and of one message of several: an endless stdin must not fill the memory.
+inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 20;
 
 class LineEditor {
  public:
@@ -14,7 +18,7 @@ class LineEditor {
   explicit LineEditor(std::string history_file);
   ~LineEditor();
 
-  enum class Outcome { line, end, interrupted };
+  enum class Outcome { line, end, interrupted, too_long };
   struct Line {
     Outcome outcome = Outcome::end;
     std::string text;  // without the newline

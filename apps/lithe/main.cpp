@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
 #include "layers.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -54,13 +56,13 @@ struct Entry {
 
 Entry add(CLI::App& root, const Command& command) {
   CLI::App* sub = root.add_subcommand(command.name, command.help);
-  sub->allow_extras();  // reported by unknown_argument(), which names the nearest flag
+  sub->allow_extras();  // reported by check_arguments(), which names the nearest flag
   Entry entry{sub, command.add(*sub), std::make_unique<Common>()};
   sub->add_option("--config", entry.common->config, "Read flags from a file of \"flag = value\" lines")
       ->type_name("FILE");
   if (sub->get_option_no_throw("--log-level") == nullptr) {
     sub->add_option("--log-level", entry.common->log_level, "Least important message shown on stderr")
-        ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+        ->transform(one_of({"debug", "info", "warning", "error", "off"}))
         ->type_name("debug|info|warning|error|off");
   }
   return entry;
@@ -85,10 +87,8 @@ Status run_command(const Entry& entry) {
 }
 
 Status run_entry(const CLI::App& root, const Entry& entry) {
+  LITHE_RETURN_IF_ERROR(check_arguments(*entry.app));
   LITHE_RETURN_IF_ERROR(apply_layers(root, *entry.app, entry.common->config));
-  for (const std::string& extra : entry.app->remaining()) {
-    if (extra != "--") return unknown_argument(*entry.app, extra);  // CLI11 counts the mark as left over, too
-  }
   set_log_level(log_level(entry.common->log_level));
   LITHE_RETURN_IF_ERROR(run_command(entry));
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -105,6 +105,29 @@ int exit_code(const Status& status) {
   return status.code() == Code::invalid_argument ? 2 : 1;
 }
 
+/// `lithe --help`, `lithe run --help` and `lithe --version` print; everything else runs.
+Status parse_and_run(CLI::App& root, const std::vector<Entry>& entries,
+                     const std::vector<std::string>& given) {
+  LITHE_ASSIGN_OR_RETURN(std::vector<std::string> arguments, accept_arguments(root, given));
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    root.parse(std::move(arguments));
+  } catch (const CLI::CallForVersion& version) {
+    return print(std::string(version.what()) + "\n");
+  } catch (const CLI::Success&) {
+    return print(root.help());  // of the command that was named
+  } catch (const CLI::Error& error) {
+    const auto named = root.get_subcommands();
+    return usage_error(named.empty() ? root : *named.front(), error);
+  } catch (const std::exception& error) {
+    return invalid("cannot read the arguments: {}", printable(error.what()));
+  }
+  for (const Entry& entry : entries) {
+    if (entry.app->parsed() && root.remaining().empty()) return run_entry(root, entry);
+  }
+  return no_command(root);
+}
+
 /// Reading a mapped file beyond an end that moved. Only what is safe in a signal handler.
 void on_bus_error(int) {
   constexpr std::string_view kText = "lithe: a file was cut short while it was being read\n";
@@ -117,27 +140,15 @@ int run(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), with a message
   CLI::App root("Lithe: large language models, fast and cheap, on CPUs", "lithe");
   root.set_version_flag("--version", LITHE_VERSION);
-  root.require_subcommand(1);
+  root.require_subcommand(0, 1);  // their absence and what comes before them: no_command()
+  root.allow_extras();
   root.footer(
       "Every command has --help with an example. Each flag is also an environment variable (--top-p: "
       "LITHE_TOP_P)\n"
       "and a key of --config FILE; the flag wins over the variable, the variable over the file.");
   std::vector<Entry> entries;
   for (const Command& command : kCommands) entries.push_back(add(root, command));
-  try {
-    auto arguments = accept_single_dashes(root, std::vector<std::string>(argv + 1, argv + argc));
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    root.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    return root.exit(error) == 0 ? 0 : 2;
-  } catch (const std::exception& error) {  // CLI11 lets a number that is too large escape from std::stoll
-    std::fprintf(stderr, "lithe: cannot read the arguments: %s\n", printable(error.what()).c_str());
-    return 2;
-  }
-  for (const Entry& entry : entries) {
-    if (entry.app->parsed()) return exit_code(run_entry(root, entry));
-  }
-  return 2;
+  return exit_code(parse_and_run(root, entries, std::vector<std::string>(argv + 1, argv + argc)));
 }
 
 }  // namespace

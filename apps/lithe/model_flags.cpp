@@ -10,6 +10,8 @@
 #include "base/bytes.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -31,14 +33,6 @@ std::string xdg(const std::string& variable, const char* otherwise) {
   return home() + "/" + otherwise;
 }
 
-Result<std::int64_t> parse_integer(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size())
-    return invalid("\"{}\" is no whole number", text);
-  return value;
-}
-
 }  // namespace
 
 std::string model_cache() {
@@ -47,6 +41,8 @@ std::string model_cache() {
 std::string state_folder() {
   return xdg("XDG_STATE_HOME", ".local/state") + "/lithe";
 }
+
+namespace {
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -58,14 +54,27 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+}  // namespace
+
+Result<std::vector<std::string>> parse_names(const std::string& flag, const std::string& text) {
+  std::vector<std::string> names = split(text, ',');
+  const bool one = names.size() == 1;  // empty: nothing was given, and there may be a default
+  if (!one && std::find(names.begin(), names.end(), "") != names.end()) {
+    return invalid("{} {}: an item is missing between two commas or at an end", flag, printable(text));
+  }
+  return names;
+}
+
 Result<std::vector<std::int64_t>> parse_list(const std::string& flag, const std::string& text,
                                              std::int64_t least, std::int64_t most) {
   std::vector<std::int64_t> values;
-  for (const std::string& part : split(text, ',')) {
-    LITHE_ASSIGN_OR_RETURN(const std::int64_t value, parse_integer(part));
-    if (value < least || value > most)
-      return invalid("{} {}: must lie in [{}, {}]", flag, value, least, most);
-    values.push_back(value);
+  LITHE_ASSIGN_OR_RETURN(const auto names, parse_names(flag, text));
+  for (const std::string& name : names) {
+    const auto value = parse_integer(name);
+    if (!value.ok()) return invalid("{}: {}", flag, value.status().message());
+    if (*value < least || *value > most)
+      return invalid("{} {}: must lie in [{}, {}]", flag, *value, least, most);
+    values.push_back(*value);
   }
   return values;
 }
@@ -77,9 +86,9 @@ void ModelFlags::add(CLI::App& app, Text text) {
       ->type_name("MODEL");
   app.add_option("-t,--threads", threads,
                  "Threads; default: physical cores within the cgroup quota and affinity")
-      ->check(CLI::Range(0, 1024));
+      ->transform(whole_number(0, 1024));
   app.add_option("--precision", precision, "Activations: the fastest arithmetic, or full f32")
-      ->check(CLI::IsMember({"auto", "f32"}))
+      ->transform(one_of({"auto", "f32"}))
       ->type_name("auto|f32");
   app.add_option("--attention", attention, "Attention algorithm")->type_name("flash|naive|chunked");
   app.add_option("--kv-cache-dtype,--ctk,--cache-type-k", kv_type, "Keys and values as f32, f16 or q8_0")
@@ -117,7 +126,7 @@ Result<std::string> ModelFlags::path() const {
       if (fs::exists(fs::path(cache) / name, ignored)) return (fs::path(cache) / name).string();
     }
   }
-  return not_found("there is no model {}: neither a file, nor in {}", model, cache);
+  return not_found("there is no model {}: neither a file, nor in {}", printable(model, 400), cache);
 }
 
 Result<ModelOptions> ModelFlags::options() const {
@@ -130,7 +139,7 @@ Result<ModelOptions> ModelFlags::options() const {
   } else if (attention == "chunked") {
     out.attention = AttentionKind::chunked;
   } else if (attention != "flash") {
-    return invalid("--attention {}: must be flash, naive or chunked", attention);
+    return invalid("--attention {}: must be flash, naive or chunked", printable(attention));
   }
   if (kv_type == "f32") {
     out.kv_type = KvType::f32;
@@ -139,7 +148,7 @@ Result<ModelOptions> ModelFlags::options() const {
   } else if (kv_type == "q8_0") {
     out.kv_type = KvType::q8_0;
   } else if (kv_type != "auto") {
-    return invalid("--kv-cache-dtype {}: must be auto, f32, f16 or q8_0", kv_type);
+    return invalid("--kv-cache-dtype {}: must be auto, f32, f16 or q8_0", printable(kv_type));
   }
   out.chat_template = chat_template;
   if (!chat_template_file.empty()) {
@@ -161,10 +170,10 @@ void EngineFlags::add(CLI::App& app) {
   app.add_option(
          "-c,--max-model-len,--ctx-size", max_model_len,
          "Context: prompt and answer together, in tokens; default: the model's, or what fits in memory")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0));
   app.add_option("-b,--max-num-batched-tokens,--ub,--ubatch-size,--batch-size", max_num_batched_tokens,
                  "Tokens computed in one step")
-      ->check(CLI::Range(1, 1 << 20));
+      ->transform(whole_number(1, 1 << 20));
   app.add_option("--kv-cache-memory", kv_cache_memory, "Memory for keys and values; default: what fits")
       ->type_name("SIZE");
   app.add_flag("--kv-cache,!--no-kv-cache", kv_cache,
@@ -191,28 +200,39 @@ Result<EngineOptions> EngineFlags::options() const {
 void SamplingFlags::add(CLI::App& app) {
   app.add_option("-n,--max-tokens,--n-predict", max_tokens,
                  "Longest answer in tokens; -1: until the context is full")
-      ->check(CLI::Range(std::int64_t{-1}, std::int64_t{1} << 40));
-  app.add_option("--min-tokens", min_tokens, "No end before this many tokens")->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(-1, std::int64_t{1} << 40));
+  app.add_option("--min-tokens", min_tokens, "No end before this many tokens")->transform(whole_number(0));
   app.add_option("--temperature,--temp", sampling.temperature, "0: always the likeliest token")
+      ->transform(real_number())
       ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "Only the k likeliest tokens; 0: off")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "Only the k likeliest tokens; 0: off")
+      ->transform(whole_number(0, INT32_MAX))
+      ->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "Only the likeliest with this much probability together; 1: off")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--min-p", sampling.min_p,
                  "Only tokens with this share of the likeliest's probability; 0: off")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--typical-p,--typical", sampling.typical_p, "Only the most typical tokens; 1: off")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--repetition-penalty,--repeat-penalty", sampling.repetition_penalty,
                  "Divides logits of tokens seen before; 1: off")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--presence-penalty", sampling.presence_penalty, "Off logits of tokens in the answer")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--frequency-penalty", sampling.frequency_penalty, "The same for each time they occur")
+      ->transform(real_number())
       ->capture_default_str();
   app.add_option("--repeat-last-n", sampling.repeat_last_n, "Tokens the penalties look back; -1: all")
+      ->transform(whole_number(-1, INT32_MAX))
       ->capture_default_str();
-  app.add_option("-s,--seed", seed, "The same seed gives the same text; -1: a fresh one");
+  app.add_option("-s,--seed", seed, "The same seed gives the same text; -1: a fresh one")
+      ->transform(whole_number(-1));
   app.add_option("--stop,--reverse-prompt", stop, "The answer ends before this text; may be repeated")
       ->allow_extra_args(false)
       ->type_name("TEXT");
@@ -228,17 +248,18 @@ Result<Request> SamplingFlags::request() const {
   out.sampling = sampling;
   for (const std::string& entry : logit_bias) {  // "42=-1.5", or llama.cpp's "42-1.5" and "42+3"
     const auto sign = entry.find_first_of("=+-", 1);
-    if (sign == std::string::npos) return invalid("--logit-bias {}: write ID=BIAS, e.g. 42=-100", entry);
+    if (sign == std::string::npos)
+      return invalid("--logit-bias {}: write ID=BIAS, e.g. 42=-100", printable(entry));
     const std::string number = entry.substr(entry[sign] == '=' || entry[sign] == '+' ? sign + 1 : sign);
-    LITHE_ASSIGN_OR_RETURN(const std::int64_t id, parse_integer(entry.substr(0, sign)));
+    const auto id = parse_integer(entry.substr(0, sign));
     float bias = 0;
     const auto [rest, error] = std::from_chars(number.data(), number.data() + number.size(), bias);
-    if (error != std::errc() || rest != number.data() + number.size() || id < 0 || id > INT32_MAX) {
-      return invalid("--logit-bias {}: write ID=BIAS, e.g. 42=-100", entry);
+    if (error != std::errc() || rest != number.data() + number.size() || !id.ok() || *id < 0 ||
+        *id > INT32_MAX) {
+      return invalid("--logit-bias {}: write ID=BIAS, e.g. 42=-100", printable(entry));
     }
-    out.sampling.logit_bias[static_cast<std::int32_t>(id)] = bias;
+    out.sampling.logit_bias[static_cast<std::int32_t>(*id)] = bias;
   }
-  if (seed < -1) return invalid("--seed {}: must be at least 0, or -1 = a fresh one", seed);
   if (seed >= 0) out.sampling.seed = static_cast<std::uint64_t>(seed);
   out.max_tokens = max_tokens;
   out.min_tokens = min_tokens;

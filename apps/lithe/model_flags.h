@@ -59,6 +59,7 @@ std::string state_folder();
 /// "0,512,2048" -> numbers, each within [least, most]. invalid_argument names the flag.
 Result<std::vector<std::int64_t>> parse_list(const std::string& flag, const std::string& text,
                                              std::int64_t least, std::int64_t most);
-std::vector<std::string> split(const std::string& text, char separator);
+/// "flash,naive" -> names, none of them empty but a lone one.
+Result<std::vector<std::string>> parse_names(const std::string& flag, const std::string& text);
 
 }  // namespace lithe::app

@@ -2,15 +2,14 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
+#include "input.h"
 #include "model_flags.h"
 
 namespace lithe::app {
@@ -20,16 +19,17 @@ struct RunFlags {
   ModelFlags model;
   EngineFlags engine;
   SamplingFlags sampling;
-  std::string prompt, file, system;
+  std::string file;
+  std::optional<std::string> prompt, system;
   bool raw = false, json = false, verbose = false;
 };
 
 Result<std::string> read_prompt(const RunFlags& flags) {
-  if (!flags.prompt.empty() && !flags.file.empty()) return invalid("--prompt and --file exclude each other");
-  if (!flags.file.empty()) return read_file(flags.file);  // even an empty one
-  if (!flags.prompt.empty()) return flags.prompt;
-  if (::isatty(STDIN_FILENO) == 0) {
-    std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (flags.prompt && !flags.file.empty()) return invalid("--prompt and --file exclude each other");
+  if (!flags.file.empty()) return read_input(flags.file);
+  if (flags.prompt && !flags.prompt->empty()) return *flags.prompt;
+  if (!flags.prompt && ::isatty(STDIN_FILENO) == 0) {
+    LITHE_ASSIGN_OR_RETURN(std::string text, read_input("-"));
     while (!text.empty() && text.back() == '\n') text.pop_back();
     if (!text.empty()) return text;
   }
@@ -41,13 +41,13 @@ Result<Request> make_request(const RunFlags& flags, const Model& model) {
   LITHE_ASSIGN_OR_RETURN(Request request, flags.sampling.request());
   LITHE_ASSIGN_OR_RETURN(std::string prompt, read_prompt(flags));
   if (flags.raw) {
-    if (!flags.system.empty()) return invalid("--system needs the chat template, which --raw leaves out");
+    if (flags.system) return invalid("--system needs the chat template, which --raw leaves out");
     request.prompt = std::move(prompt);
-  } else if (!model.info().has_chat_template && flags.system.empty()) {
+  } else if (!model.info().has_chat_template && !flags.system) {
     std::fprintf(stderr, "lithe: the model has no chat template: the prompt is continued as it is (--raw)\n");
     request.prompt = std::move(prompt);
   } else {
-    if (!flags.system.empty()) request.messages.push_back({"system", flags.system});
+    if (flags.system) request.messages.push_back({"system", *flags.system});
     request.messages.push_back({"user", std::move(prompt)});
   }
   return request;
@@ -121,8 +121,10 @@ Status run(const RunFlags& flags) {
 Run add_run(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   flags->model.add(app, ModelFlags::Text::yes);
-  app.add_option("-p,--prompt,prompt", flags->prompt, "The question; without it stdin is read");
-  app.add_option("-f,--file", flags->file, "The question from a file")->type_name("FILE");
+  app.add_option("-p,--prompt,prompt", flags->prompt, "The question; without it stdin is read, up to 64 MiB")
+      ->type_name("TEXT");
+  app.add_option("-f,--file", flags->file, "The question from a file (- for stdin), to the last byte")
+      ->type_name("FILE");
   app.add_option("--system,--sys", flags->system, "System message")->type_name("TEXT");
   app.add_flag("--raw", flags->raw, "No chat template: the prompt is continued as it is");
   flags->sampling.add(app);

@@ -1,7 +1,5 @@
 // lithe template: a conversation as the model reads it, byte for byte.
 #include <cstring>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +7,9 @@
 #include "command.h"
 #include "console.h"
 #include "formats/gguf.h"
+#include "input.h"
 #include "template/chat_template.h"
+#include "values.h"
 
 namespace lithe::app {
 namespace {
@@ -59,11 +59,6 @@ Result<Source> read_source(const std::string& path) {
   return source;
 }
 
-Result<std::string> read_text(const std::string& path) {
-  if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
-  return read_file(path);
-}
-
 /// Copies and conversions of a value recurse: a hostile nesting would exhaust the stack.
 constexpr int kMostJsonDepth = 256;
 
@@ -80,7 +75,9 @@ Result<Json> parse_json(const std::string& text, const char* flag, const std::st
 }
 
 Result<Json> read_json(const std::string& path, const char* flag) {
-  LITHE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  auto read = read_input(path);
+  if (!read.ok()) return std::move(read).status().with_context(flag);
+  const std::string text = std::move(read).value();
   return parse_json(text, flag, path);
 }
 
@@ -146,6 +143,7 @@ Run add_template(CLI::App& app) {
   app.add_flag("--no-generation-prompt", flags->no_generation_prompt,
                "Ends after the last message, without the start of an answer");
   app.add_option("--now", flags->now, "The time that strftime_now sees; default: the clock")
+      ->transform(whole_number())
       ->type_name("SECONDS");
   app.add_flag("--json", flags->json, "The text, and the byte ranges of it that the conversation wrote");
   app.footer(

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "console.h"
+#include "input.h"
 #include "vocabulary.h"
 
 namespace lithe::app {
@@ -19,13 +20,14 @@ struct TokenizeFlags {
 };
 
 Status run_tokenize(const TokenizeFlags& flags) {
-  if (flags.text && !flags.file.empty()) return invalid("give a text or --file, not both");
+  if (flags.text && !flags.file.empty())
+    return invalid("a text and --file are given: give one of them, not both");
   LITHE_ASSIGN_OR_RETURN(const auto tokenizer, load_tokenizer(flags.model));
   std::string text;
   if (flags.text) {
     text = *flags.text;
   } else {
-    LITHE_ASSIGN_OR_RETURN(text, read_input(flags.file.empty() ? "-" : flags.file));
+    LITHE_ASSIGN_OR_RETURN(text, read_input(flags.file.empty() ? "-" : flags.file, kMostCorpusBytes));
   }
   LITHE_ASSIGN_OR_RETURN(const auto ids, tokenizer.encode(text, {.add_special = !flags.no_special,
                                                                  .parse_special = !flags.no_parse_special}));

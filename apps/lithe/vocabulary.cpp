@@ -1,10 +1,5 @@
 #include "vocabulary.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
-#include "base/file.h"
 #include "formats/gguf.h"
 #include "model_flags.h"
 #include "models/gguf_vocab.h"
@@ -20,19 +15,6 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   auto made = tokenizer::Tokenizer::create(spec);
   if (!made.ok()) return std::move(made).status().with_context(path);
   return made;
-}
-
-Result<std::string> read_input(const std::string& path) {
-  constexpr std::size_t kLimit = std::size_t{1} << 31;
-  if (path != "-") return read_file(path, kLimit);
-  std::string text;
-  char chunk[1 << 16];
-  while (const std::size_t got = std::fread(chunk, 1, sizeof chunk, stdin)) {
-    text.append(chunk, got);
-    if (text.size() >= kLimit) return invalid("more than {} bytes on stdin", kLimit - 1);
-  }
-  if (std::ferror(stdin)) return io_error("cannot read stdin: {}", std::strerror(errno));
-  return text;
 }
 
 }  // namespace lithe::app

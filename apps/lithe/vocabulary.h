@@ -1,6 +1,7 @@
 // A model file's tokenizer, for commands that need no weights.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "tokenizer/tokenizer.h"
@@ -10,7 +11,7 @@ namespace lithe::app {
 /// `model` as ModelFlags::path() takes it. Files with a vocabulary alone will do.
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model);
 
-/// A file of less than 2 GiB, or all of stdin ("-").
-Result<std::string> read_input(const std::string& path);
+/// Of a text that is only tokenised, or of its ids: read_input()'s limit.
+inline constexpr std::size_t kMostCorpusBytes = std::size_t{2} << 30;
 
 }  // namespace lithe::app

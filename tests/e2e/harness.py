@@ -63,6 +63,7 @@ class Case(unittest.TestCase):
         done = self.lithe(*args, **kwargs)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, f"one line, not: {done.stderr}")
+        self.assertTrue(done.stderr.startswith("lithe: "), done.stderr)
         return done.stderr
 
 
