@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what the tests need (Debian 12, root or sudo), builds, and runs everything that CI runs.
 # Usage: scripts/test.sh [STAGE...]
-# Stages: style release asan tsan (the default), tidy; scripts/nightly.sh adds
+# Stages: style release asan tsan tidy (the default); scripts/nightly.sh adds
 # slow neon asan_all asan_e2e clang tsan_all tidy_all
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 case ${1:-} in -h|--help) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style release asan tsan)
+[ ${#stages[@]} -gt 0 ] || stages=(style release asan tsan tidy)
 fuzz_seconds=${LITHE_FUZZ_SECONDS:-10}
 jobs=$(nproc)
 logs=$root/build/logs

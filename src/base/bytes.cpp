@@ -21,7 +21,7 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
     constexpr std::string_view kPrefixes = "kmgt";
     const auto power = kPrefixes.find(unit.front());
     const std::string_view tail = std::string_view(unit).substr(1);
-    if (power == std::string_view::npos || (tail != "" && tail != "b" && tail != "i" && tail != "ib"))
+    if (power == std::string_view::npos || (!tail.empty() && tail != "b" && tail != "i" && tail != "ib"))
       return fault;
     scale = std::pow(tail == "b" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
   }

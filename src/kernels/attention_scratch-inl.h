@@ -38,8 +38,8 @@ class Carver {
   }
   template <typename T = float>
   static constexpr std::int64_t floats(std::int64_t count) {
-    constexpr std::int64_t kPerFloat = sizeof(float) / sizeof(T);
-    return padded((count + kPerFloat - 1) / kPerFloat);
+    constexpr std::int64_t kFloat = sizeof(float), kOne = sizeof(T);
+    return padded((count * kOne + kFloat - 1) / kFloat);
   }
 
  private:

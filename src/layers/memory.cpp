@@ -39,12 +39,11 @@ Result<PageBuffer> PageBuffer::create(std::size_t bytes) {
   buffer.mapping_ = mapping;
   buffer.mapped_ = *mapped;
   buffer.size_ = bytes;
-  auto address = reinterpret_cast<std::uintptr_t>(mapping);
+  buffer.data_ = static_cast<std::byte*>(mapping);
   if (slack != 0) {
-    address = (address + kHugePage - 1) / kHugePage * kHugePage;
-    ::madvise(reinterpret_cast<void*>(address), bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only
+    buffer.data_ += (kHugePage - reinterpret_cast<std::uintptr_t>(mapping) % kHugePage) % kHugePage;
+    ::madvise(buffer.data_, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only
   }
-  buffer.data_ = reinterpret_cast<std::byte*>(address);
   return buffer;
 }
 

@@ -262,7 +262,7 @@ std::optional<Integer> truncate_real(double value) {
 
 Value to_integer(Call& c) {
   const Value& value = c[0];
-  const Value fallback = c.has(1) ? c[1] : Value::integer(0);
+  Value fallback = c.has(1) ? c[1] : Value::integer(0);
   if (value.is_undefined()) misfit("{}", value.undefined_message());
   if (value.is_integral()) return Value::integer(value.as_integer(), value.untrusted());
   std::optional<Integer> out;

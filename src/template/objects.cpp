@@ -198,7 +198,7 @@ bool Cycler::attribute(std::string_view name, Value& out) {
 }
 
 Value Cycler::next() {
-  const Value out = items_[position_];
+  Value out = items_[position_];
   position_ = (position_ + 1) % items_.size();
   return out;
 }

@@ -257,7 +257,7 @@ class PercentFormatter {
 
   void convert(const Value& value, Spec spec, std::size_t at) {
     Budget& budget = out_.budget();
-    const auto as_text = [&](Text text) {
+    const auto as_text = [&](const Text& text) {
       if (spec.align != '<') spec.align = '>';
       spec.fill = ' ';
       out_.add(place_string(text, spec, budget));

@@ -102,6 +102,7 @@ const void* Value::identity() const {
   }
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): by value for the objects that keep their arguments
 Value Object::call(Interpreter&, Arguments) {
   misfit("'{}' object is not callable", type_name());
 }

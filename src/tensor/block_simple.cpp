@@ -34,7 +34,7 @@ unsigned truncate_code(float value, unsigned max_code) {
 // Codes of a block around zero: the peak gets code 0, so that -peak's side, the longer one, has the extra
 // level.
 float symmetric_codes(const float* x, unsigned levels, unsigned* codes) {
-  const auto zero = static_cast<float>(levels / 2);
+  const auto zero = static_cast<float>(levels) / 2;
   const float scale = signed_peak(x) / -zero;
   const float inverse = reciprocal_or_zero(scale);
   for (int i = 0; i < kBlock; ++i) codes[i] = truncate_code(x[i] * inverse + (zero + 0.5f), levels - 1);
