@@ -98,10 +98,14 @@ Status run_entry(const CLI::App& root, const Entry& entry) {
   return {};
 }
 
+constexpr std::size_t kMostMessage = 16384;  // two paths and more
+
 int exit_code(const Status& status) {
   if (interrupted()) die_of_interrupt();
   if (status.ok()) return 0;
-  if (status.code() != Code::cancelled) std::fprintf(stderr, "lithe: %s\n", status.message().c_str());
+  if (status.code() != Code::cancelled) {  // paths, files and templates write into messages: still one line
+    std::fprintf(stderr, "lithe: %s\n", printable(status.message(), kMostMessage).c_str());
+  }
   return status.code() == Code::invalid_argument ? 2 : 1;
 }
 

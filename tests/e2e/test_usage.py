@@ -101,6 +101,12 @@ class Usage(harness.Case):
         for ids in ("65 66", "65,66", "65, 66\n", "[65, 66]", '{"ids": [65, 66]}', " 65\t66 "):
             self.assertEqual(self.out("detokenize", "-m", model, stdin=ids), self.out("detokenize", "-m", model, "65", "66"), ids)
 
+    def test_control_bytes_stay_in_one_line(self):
+        self.assertIn("a\\nb\\x1b[31m", self.refused(1, "convert", "a\nb\x1b[31m", "c", "--type", "f16"))
+        template = self.folder / "raise.jinja"
+        template.write_text("{{ raise_exception('no\\nway') }}")
+        self.assertEqual(self.refused(2, "template", template, "--messages", "-", stdin="[]"), "lithe: no\\nway\n")
+
     def test_a_pipe_is_read_from_stdin(self):
         template, messages = self.folder / "x.jinja", '[{"role":"user","content":"hi"}]'
         template.write_text("{{ messages[0].content }}")
