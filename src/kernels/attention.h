@@ -8,7 +8,8 @@
 //   * each block gives (max, sum, unnormalised output) on its own, relative to its own max;
 //   * blocks are merged in ascending order.
 // Decode may compute blocks on several threads and prefill many rows at once: the bits are the same (promise
-// 1). A query reads keys and values as stored (rounded to the cache's type), those of its own chunk too.
+// 1). A query reads keys and values as stored (rounded to the cache's type, and for integer products to codes with a scale
+// of each row's own), those of its own chunk too.
 // Sources: FlashAttention-2 (2307.08691) alg. 1; Flash-decoding (Dao et al. 2023); Rabe & Staats
 // (2112.05682); PagedAttention (2309.06180).
 #pragma once
@@ -97,8 +98,8 @@ struct AttentionKernels {
                 std::int64_t blocks, const float* partials, std::int64_t stride);
 
   /// The measured alternatives. naive: all scores of a head at once, [rows, key_count] floats of scratch;
-  /// chunked (Rabe & Staats): query chunks of 64 and big key chunks. Same result within rounding, not the
-  /// same bits.
+  /// chunked (Rabe & Staats): query chunks of 64 and big key chunks. Always in f32: flash's result
+  /// within its rounding, not its bits.
   std::size_t (*naive_scratch_bytes)(const AttentionJob& job);
   void (*naive)(const AttentionJob& job, int q_head, std::span<std::byte> scratch);
   std::size_t (*chunked_scratch_bytes)(const AttentionJob& job);

@@ -5,9 +5,10 @@
 // has a scale of its own, relative to its largest channel, so that it does not depend on its neighbours; where f16 keeps 11
 // bits of every number, the largest ones of a row keep more here, and small ones less. A weight times its value's scale
 // becomes up to 15 bits, fewer the more keys share the attention, so that a block's sum fits in 32 bits too. Integer
-// sums have no order, so promise 1 is free. What the rounding costs is measured in docs/performance.md.
+// sums have no order; units belong to one row, and weights are summed at fixed positions: promise 1 holds. What the rounding costs is measured in docs/performance.md.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/attention_blocks-inl.h"
 #include "kernels/attention_scratch-inl.h"

@@ -122,6 +122,7 @@ void attend(const Line& line, std::int64_t begin, std::int64_t end, float* parti
   const AttentionJob& job = line.job;
   const int key_dim = job.kv.shape.key_dim, value_dim = job.kv.shape.value_dim;
   float max = kMinusInfinity, sum = 0, *output = partial + 2;
+  bool fault = false;
   for (std::int64_t j = begin; j < end; ++j) {
     load_key(job.kv, line.kv_head, j, scratch.key);
     float score = 0;
@@ -129,8 +130,10 @@ void attend(const Line& line, std::int64_t begin, std::int64_t end, float* parti
     score *= job.scale;
     if (job.soft_cap > 0) score = job.soft_cap * std::tanh(score / job.soft_cap);
     scratch.scores[j - begin] = score;
-    max = std::max(max, score);
+    max = std::max(max, score);  // drops NaN
+    fault |= std::isnan(score);
   }
+  if (fault && max == kMinusInfinity) max = 0;  // the sum becomes NaN
   std::fill(output, output + value_dim, 0.0f);
   for (std::int64_t j = begin; j < end; ++j) {
     const float p = std::exp(scratch.scores[j - begin] - max);
@@ -169,7 +172,7 @@ void finish(const Line& line, float max, float sum, const float* output) {
     sum = sum * factor + std::exp(sink - higher);
   }
   for (int i = 0; i < line.job.kv.shape.value_dim; ++i) {
-    line.out[i] = sum > 0 ? output[i] * factor / sum : 0.0f;
+    line.out[i] = sum == 0 ? 0.0f : output[i] * factor / sum;  // a NaN comes out as one
   }
 }
 void finish(const Line& line, const float* state) {

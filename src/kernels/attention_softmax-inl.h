@@ -1,6 +1,7 @@
 // The softmax of attention's tiles, in base 2: queries carry log2(e) with their scale, so that 2^(score - max) is the
 // weight and half of an exponential's range reduction falls away. Per target, like simd-inl.h.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/math-inl.h"
@@ -65,7 +66,7 @@ inline constexpr std::int64_t kSoftmaxStep = 4 * kLanes;  // keys that softmax t
 
 /// The softmax of one line: s: scores of keys [begin, end), begin < end, readable and writable from and to multiples of
 /// kSoftmaxStep. emit(i, weights) gets 4 vectors of weights 2^(score - max) for keys i, i + 1, ...; those of unseen keys
-/// are next to nothing. Not called if no score is above -inf. Sums are kept per lane and vector modulo 4, wherever the
+/// are next to nothing. Not called if no score is above -inf; the sum is NaN if a score is. Sums are kept per lane and vector modulo 4, wherever the
 /// range begins.
 template <typename Emit>
 HWY_INLINE MaxSum softmax(float* HWY_RESTRICT s, std::int64_t begin, std::int64_t end, float soft_cap,
@@ -103,7 +104,12 @@ HWY_INLINE MaxSum softmax(float* HWY_RESTRICT s, std::int64_t begin, std::int64_
     unroll<4>([&](auto j) LITHE_SIMD { m[j] = hn::Max(m[j], hn::Load(d, s + i + j * kLanes)); });
   }
   const auto max = hn::MaxOfLanes(d, hn::Max(hn::Max(m[0], m[1]), hn::Max(m[2], m[3])));
-  if (hn::GetLane(max) == kMinusInfinity) return {kMinusInfinity, 0};
+  if (hn::GetLane(max) == kMinusInfinity) {
+    // Nothing but -inf, or NaN, which the maximum drops: a line with one must come out as NaN.
+    const auto fault = [](float score) { return std::isnan(score); };
+    if (std::any_of(s + begin, s + end, fault)) return {0, std::numeric_limits<float>::quiet_NaN()};
+    return {kMinusInfinity, 0};
+  }
 
   FloatVec sum[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   for (std::int64_t i = first; i < last; i += kSoftmaxStep) {

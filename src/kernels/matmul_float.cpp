@@ -23,13 +23,14 @@ namespace lithe::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Columns decoded at a time: two panels of them and 12 rows of x take half of L1.
+/// Columns decoded at a time: two panels of them and 12 rows of x, 22 KB, leave room in L1 for what passes by.
 constexpr std::int64_t kChunk = 128;
 constexpr int kPanels = kVecs == 1 ? 2 : 1;  // that make a tile's two vectors (or two of a panel's)
 constexpr int kOneRowPanels = kVecs == 1 ? 8 : kVecs == 2 ? 4 : 2;
 constexpr int kOneRowVecs = kOneRowPanels * kVecs;  // 8 accumulators
 constexpr std::size_t kPanelChunk = kChunk * kPanelRows * sizeof(float);
 constexpr std::size_t kDecodeScratch = 32768;
+static_assert(kPanels * kPanelChunk <= kDecodeScratch);
 /// A chunk of x's columns, rows an odd number of lines apart: in few pages, and never in one set of a cache.
 constexpr std::int64_t kRowStride = kChunk + 16;
 constexpr std::size_t kRowsScratch = kMaxBlockRows * kRowStride * sizeof(float);
@@ -214,7 +215,8 @@ HWY_NOINLINE void chunked(const MatmulJob& job, const Decode& decode) {
         tile.steps = std::min(kChunk, cols - c);
         tile.first = c == 0;
         tile.last = c + tile.steps == cols;
-        if (job.x.row_bytes % 512 == 0) gather_rows(rows, gathered, &tile);  // never what prepare() made
+        // Never so for rows that prepare() made.
+        if (job.x.row_bytes % 512 == 0 && tile.steps > 0) gather_rows(rows, gathered, &tile);
         for (std::int64_t p = g; p < g_end; p += kPanels) {
           tile.sums = sums + (p - g) * kPanelRows;
           const auto panels = static_cast<int>(std::min<std::int64_t>(kPanels, g_end - p));

@@ -284,6 +284,66 @@ TEST_P(AttentionTest, UnseenValuesAreNotTouched) {
   }
 }
 
+// A query or a key that is not finite makes the lines that see it NaN, however many keys they see: a fault must not come
+// out as a number, least of all as zero.
+TEST_P(AttentionTest, FaultsComeOutAsNaN) {
+  std::int64_t lines = 0;
+  for (const auto& [dtype, exact] :
+       {std::pair(DType::f32, true), std::pair(DType::f16, true), std::pair(DType::f16, false),
+        std::pair(DType::q8_0, true), std::pair(DType::q8_0, false)}) {
+    for (const std::int64_t tokens : {1, 2, 17, 31, 33, 48, 63, 65, 112, 256, 257}) {
+      for (const bool in_query : {true, false}) {
+        AttentionShape shape;
+        shape.dtype = dtype;
+        shape.f32_arithmetic = exact;
+        shape.tokens = tokens;
+        shape.kv_heads = 1;
+        shape.group = 3;
+        AttentionCase c(shape, 13);
+        const float fault = std::numeric_limits<float>::quiet_NaN();
+        if (in_query) {  // of the last row
+          c.q[static_cast<std::size_t>((tokens - 1) * c.q_stride + 70)] = fault;
+        } else {
+          c.k[5] = fault;
+        }
+        const std::vector<float> got = run_flash(kernels(), c, tokens);
+        for (std::int64_t row = 0; row < tokens; ++row) {
+          for (int head = 0; head < shape.group; ++head) {
+            const bool faulty = in_query ? row == tokens - 1 && head == 1 : true;
+            const float* out = &got[static_cast<std::size_t>(row * c.out_stride + head * shape.value_dim)];
+            for (int i = 0; i < shape.value_dim; ++i) {
+              ASSERT_EQ(std::isnan(out[i]), faulty)
+                  << shape.text() << (exact ? "" : " integers") << " row " << row;
+            }
+            ++lines;
+          }
+        }
+      }
+    }
+  }
+  std::printf("[ counts ] %lld lines, NaN or not as they should be\n", static_cast<long long>(lines));
+}
+
+// Codes at their bounds: queries, keys and values all at their largest, and equal weights for all keys of a block.
+TEST_P(AttentionTest, LargestCodesDoNotOverflow) {
+  for (const DType dtype : {DType::f16, DType::q8_0}) {
+    for (const int dim : {64, 128, 192}) {
+      AttentionShape shape;
+      shape.dtype = dtype;
+      shape.f32_arithmetic = false;
+      shape.key_dim = shape.value_dim = dim;
+      shape.kv_heads = 1;
+      shape.tokens = 2 * kKeyBlock;
+      AttentionCase c(shape, 14);
+      std::fill(c.q.begin(), c.q.end(), 3.0f);
+      std::fill(c.k.begin(), c.k.end(), -2.0f);
+      std::fill(c.v.begin(), c.v.end(), 5.0f);
+      const std::vector<float> got = run_flash(kernels(), c, shape.tokens);
+      EXPECT_LT(largest_error(got, c.exact()), 2e-3) << shape.text();
+    }
+  }
+}
+
 // Every table stores the bytes of the reference.
 TEST_P(AttentionTest, StoredBytesEqualTheReference) {
   std::int64_t bytes = 0;
