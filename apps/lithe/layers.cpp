@@ -26,20 +26,53 @@ std::string env_name(std::string_view flag) {
   return name;
 }
 
-Status set_value(const CLI::App& command, CLI::Option& option, const std::string& flag,
-                 const std::string& value, const std::string& source) {
-  std::string text = value;
+/// What a layer cannot give.
+bool command_line_only(std::string_view flag) {
+  return flag == "help" || flag == "config";
+}
+
+/// What a layer says about an option, under one of its names.
+struct Found {
+  std::string flag, value, source;
+};
+
+/// The whole environment comes before the whole file, and a command's section before the lines for all commands:
+/// whichever of its names an option has there.
+std::optional<Found> find_value(const CLI::Option& option, const std::string& command,
+                                const ConfigFile& config) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_lnames()) {
+    if (!command_line_only(name)) names.push_back(name);
+  }
+  for (const std::string& flag : names) {
+    const auto value = env(env_name(flag));  // an empty variable is one that is not set
+    if (value && !value->empty()) return Found{flag, *value, "LITHE_" + env_name(flag)};
+  }
+  for (const std::string& section : {command, std::string()}) {
+    const auto keys = config.sections.find(section);
+    if (keys == config.sections.end()) continue;
+    for (const std::string& flag : names) {
+      const auto value = keys->second.find(flag);
+      if (value == keys->second.end()) continue;
+      return Found{flag, value->second, fmt::format("{}: {}", config.path, flag)};
+    }
+  }
+  return std::nullopt;
+}
+
+Status set_value(const CLI::App& command, CLI::Option& option, const Found& found) {
+  std::string text = found.value;
   if (is_switch(option)) {
-    const auto on = parse_switch(value);
-    if (!on.ok()) return invalid("{}: {}", source, on.status().message());
-    text = option.get_flag_value(flag, *on ? "true" : "false");
-  } else if (value.empty() && !may_be_empty(option)) {
-    return invalid("{}: the value is empty", source);
+    const auto on = parse_switch(found.value);
+    if (!on.ok()) return invalid("{}: {}", found.source, on.status().message());
+    text = option.get_flag_value(found.flag, *on ? "true" : "false");
+  } else if (found.value.empty() && !may_be_empty(option)) {
+    return invalid("{}: the value is empty", found.source);
   }
   try {
     option.run_callback_for_default()->default_val(text);
   } catch (const CLI::Error& error) {
-    return usage_error(command, error).with_context(source);
+    return usage_error(command, error).with_context(found.source);
   }
   return {};
 }
@@ -96,25 +129,9 @@ Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& c
   }
   for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
     if (option->count() > 0) continue;
-    for (const std::string& flag : option->get_lnames()) {
-      if (flag == "help" || flag == "config") continue;
-      const auto value_from_env = env(env_name(flag));
-      if (value_from_env && !value_from_env->empty()) {  // an empty variable is one that is not set
-        LITHE_RETURN_IF_ERROR(set_value(command, *option, flag, *value_from_env, "LITHE_" + env_name(flag)));
-        break;
-      }
-      const auto from = [&](const std::string& section) -> std::optional<std::string> {
-        const auto keys = config.sections.find(section);
-        if (keys == config.sections.end()) return std::nullopt;
-        const auto found = keys->second.find(flag);
-        return found == keys->second.end() ? std::nullopt : std::optional(found->second);
-      };
-      auto value = from(command.get_name());
-      if (!value) value = from("");
-      if (!value) continue;
-      LITHE_RETURN_IF_ERROR(
-          set_value(command, *option, flag, *value, fmt::format("{}: {}", config.path, flag)));
-      break;
+    const auto found = find_value(*option, command.get_name(), config);
+    if (found) {
+      LITHE_RETURN_IF_ERROR(set_value(command, *option, *found));
     }
   }
   return {};

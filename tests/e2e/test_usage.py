@@ -35,6 +35,24 @@ class Usage(harness.Case):
                             (["template"], "--model"), (["template", "x.jinja"], "--messages")):
             self.assertIn(f"needs {needs}: see", self.refused(2, *args), args)
 
+    def config(self, text):
+        path = self.folder / "usage.conf"
+        path.write_text(text)
+        return path
+
+    def test_the_environment_comes_before_the_file_under_every_name(self):
+        run = ["run", "-m", self.alphabet(), "-p", "hi", "--json", "--config"]
+
+        def tokens(config, *args, **env):
+            return len(self.json(*run, self.config(config), *args, env=env)["tokens"])
+        self.assertEqual(tokens("max-tokens = 3"), 3)
+        for name in ("max-tokens", "n-predict"):
+            for variable in ("LITHE_MAX_TOKENS", "LITHE_N_PREDICT"):
+                self.assertEqual(tokens(f"{name} = 3\n[run]\n{name} = 4", **{variable: "5"}), 5, (name, variable))
+                self.assertEqual(tokens(f"{name} = 3", "-n", 7, **{variable: "5"}), 7, (name, variable))
+        self.assertEqual(tokens("max-tokens = 3\n[run]\nn-predict = 4"), 4)      # what is said of the command
+        self.assertEqual(tokens("temperature = cold\nmax-tokens = 3", LITHE_TEMP="0"), 3)     # "cold" is not even read
+
     def test_missing_files_are_named(self):
         model = self.alphabet()
         for args in (["run", "-m", "a/b.gguf", "-p", "x"], ["chat", "-m", "a/b.gguf"], ["bench", "-m", "a/b.gguf"],
