@@ -238,12 +238,14 @@ Status unknown_argument(const CLI::App& command, const std::string& argument) {
                  flag == nullptr ? "help" : *flag);
 }
 
+Status missing_argument(const CLI::App& command, const CLI::Option& option) {
+  return invalid("`lithe {}` needs {}: {}", command.get_name(), option.get_name(), see_help(command));
+}
+
 Status usage_error(const CLI::App& command, const CLI::Error& error) {
   std::string what = error.what();
   const std::string name = what.substr(0, what.find(": "));
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    what = fmt::format("`lithe {}` needs {}", command.get_name(), what.substr(0, what.find(" is required")));
-  } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const bool twice = what.find("At Most") != std::string::npos;
     what = name + (twice ? " is given more than once" : " needs a value after it");
   }

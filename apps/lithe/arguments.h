@@ -33,6 +33,9 @@ Status no_command(const CLI::App& app);
 /// The error for an argument nobody took: names the nearest flag of the command.
 Status unknown_argument(const CLI::App& command, const std::string& argument);
 
+/// The error for a required option that has no value anywhere.
+Status missing_argument(const CLI::App& command, const CLI::Option& option);
+
 /// CLI11's complaint in our words. `command`: the one that was being parsed.
 Status usage_error(const CLI::App& command, const CLI::Error& error);
 

@@ -132,6 +132,8 @@ Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& c
     const auto found = find_value(*option, command.get_name(), config);
     if (found) {
       LITHE_RETURN_IF_ERROR(set_value(command, *option, *found));
+    } else if (option->get_required()) {
+      return missing_argument(command, *option);
     }
   }
   return {};

@@ -19,7 +19,8 @@ struct ConfigFile {
 Result<ConfigFile> read_config(const std::string& path);
 
 /// Gives every option of the parsed `command` that was not on the command line its value from the environment or
-/// the file. `app` tells whether a key of the file is known to any command. invalid_argument names the source.
+/// the file. `app` tells whether a key of the file is known to any command. invalid_argument names the source, or
+/// the required option that no layer has.
 Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& config_path);
 
 }  // namespace lithe::app

@@ -109,12 +109,34 @@ int exit_code(const Status& status) {
   return status.code() == Code::invalid_argument ? 2 : 1;
 }
 
+/// While it lives CLI11 requires no option: it looks at the command line alone, and apply_layers() looks everywhere.
+/// Not for good, as the help says which options are required.
+class NothingRequired {
+ public:
+  explicit NothingRequired(const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) {
+      const auto required = [](const CLI::Option* option) { return option->get_required(); };
+      for (CLI::Option* option : entry.app->get_options(required))
+        options_.push_back(option->required(false));
+    }
+  }
+  NothingRequired(const NothingRequired&) = delete;
+  NothingRequired& operator=(const NothingRequired&) = delete;
+  ~NothingRequired() {
+    for (CLI::Option* option : options_) option->required();
+  }
+
+ private:
+  std::vector<CLI::Option*> options_;
+};
+
 /// `lithe --help`, `lithe run --help` and `lithe --version` print; everything else runs.
 Status parse_and_run(CLI::App& root, const std::vector<Entry>& entries,
                      const std::vector<std::string>& given) {
   LITHE_ASSIGN_OR_RETURN(std::vector<std::string> arguments, accept_arguments(root, given));
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
+    const NothingRequired relaxed(entries);
     root.parse(std::move(arguments));
   } catch (const CLI::CallForVersion& version) {
     return print(std::string(version.what()) + "\n");

@@ -53,6 +53,23 @@ class Usage(harness.Case):
         self.assertEqual(tokens("max-tokens = 3\n[run]\nn-predict = 4"), 4)      # what is said of the command
         self.assertEqual(tokens("temperature = cold\nmax-tokens = 3", LITHE_TEMP="0"), 3)     # "cold" is not even read
 
+    def test_required_flags_come_from_every_layer(self):
+        template, messages, out = self.folder / "needed.jinja", self.folder / "needed.json", self.folder / "needed.gguf"
+        template.write_text("{{ messages[0].content }}")
+        messages.write_text('[{"role":"user","content":"hi"}]')
+        model, given = {"LITHE_MODEL": str(template)}, {"LITHE_MESSAGES": str(messages)}
+        self.assertEqual(self.out("template", "--messages", messages, env=model), "hi")
+        self.assertEqual(self.out("template", template, env=given), "hi")
+        self.assertEqual(self.out("template", env=model | given), "hi")
+        config = self.config(f"model = {template}\n[template]\nmessages = {messages}\n")
+        self.assertEqual(self.out("template", "--config", config), "hi")
+        self.out("convert", self.alphabet(), out, env={"LITHE_OUTTYPE": "f16"})
+        self.assertIn("`lithe template` needs --messages: see", self.refused(2, "template", env=model))
+        self.assertIn("needs --model: see", self.refused(2, "template", "--config", self.config("messages = x")))
+        self.assertIn("needs --type: see", self.refused(2, "convert", "a", "b", env={"LITHE_TYPE": ""}))
+        self.assertIn("--type 'f99'", self.refused(2, "convert", self.alphabet(), out, env={"LITHE_TYPE": "f99"}))
+        self.assertIn("REQUIRED", self.out("template", "--help"))
+
     def test_missing_files_are_named(self):
         model = self.alphabet()
         for args in (["run", "-m", "a/b.gguf", "-p", "x"], ["chat", "-m", "a/b.gguf"], ["bench", "-m", "a/b.gguf"],
