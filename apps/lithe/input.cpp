@@ -14,7 +14,7 @@ Result<std::string> read_input(const std::string& path, std::size_t limit) {
     auto text = read_file(path, limit);
     std::error_code ignored;
     if (!text.ok() && std::filesystem::is_fifo(path, ignored)) {
-      return invalid("{} is a pipe: give - for the file, and the pipe as stdin", path);
+      return invalid("{} is a pipe: give - for the file, and the pipe as stdin", shown_path(path));
     }
     return text;
   }

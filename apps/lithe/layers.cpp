@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "values.h"
 
 namespace lithe::app {
@@ -54,7 +55,7 @@ std::optional<Found> find_value(const CLI::Option& option, const std::string& co
     for (const std::string& flag : names) {
       const auto value = keys->second.find(flag);
       if (value == keys->second.end()) continue;
-      return Found{flag, value->second, fmt::format("{}: {}", config.path, flag)};
+      return Found{flag, value->second, fmt::format("{}: {}", shown_path(config.path), flag)};
     }
   }
   return std::nullopt;
@@ -97,7 +98,7 @@ Result<ConfigFile> read_config(const std::string& path) {
     const auto equals = line.find('=');
     std::string key = trim(std::string_view(line).substr(0, equals));
     if (equals == std::string::npos || key.empty()) {
-      return invalid("{}:{}: \"{}\" is not key = value", path, line_number, line);
+      return invalid("{}:{}: {} is not key = value", shown_path(path), line_number, in_quotes(line));
     }
     std::string value = trim(std::string_view(line).substr(equals + 1));
     const bool quoted =
@@ -114,16 +115,19 @@ Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& c
   const std::string path = config_path.empty() ? env("CONFIG").value_or("") : config_path;
   if (!path.empty()) {
     LITHE_ASSIGN_OR_RETURN(config, read_config(path));
+    const std::string shown = shown_path(path);
     for (const auto& [section, keys] : config.sections) {
       const CLI::App* only = section.empty() ? nullptr : find_command(app, section);
-      if (!section.empty() && only == nullptr) return invalid("{}: there is no command [{}]", path, section);
+      if (!section.empty() && only == nullptr)
+        return invalid("{}: there is no command [{}]", shown, printable(section));
       for (const auto& [key, value] : keys) {
         const auto commands = all_commands(app);
         const bool known = only != nullptr
                                ? has_flag(*only, key)
                                : std::any_of(commands.begin(), commands.end(),
                                              [&, k = key](const CLI::App* sub) { return has_flag(*sub, k); });
-        if (!known) return unknown_argument(only != nullptr ? *only : command, "--" + key).with_context(path);
+        if (!known)
+          return unknown_argument(only != nullptr ? *only : command, "--" + key).with_context(shown);
       }
     }
   }

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
+
+#include "base/text.h"
 
 namespace lithe {
 namespace {
@@ -16,7 +19,7 @@ constexpr int kTemporaryNames = 1000;  // tried, when others are taken
 
 Status errno_status(const char* action, const std::filesystem::path& path) {
   const int error = errno;
-  const std::string text = fmt::format("cannot {} {}: {}", action, path.string(), std::strerror(error));
+  const std::string text = fmt::format("cannot {} {}: {}", action, shown_path(path), std::strerror(error));
   return Status(error == ENOENT ? Code::not_found : Code::io, text);
 }
 
@@ -34,6 +37,10 @@ Status write_all(int fd, std::span<const std::byte> bytes, const std::filesystem
 
 }  // namespace
 
+std::string shown_path(const std::filesystem::path& path) {
+  return printable(path.string(), PATH_MAX);
+}
+
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe that nobody writes to would wait forever, before we see that it is one.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -46,7 +53,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return invalid("{} is not a regular file", path.string());
+    return invalid("{} is not a regular file", shown_path(path));
   }
   MappedFile file;
   file.path_ = path;
@@ -91,7 +98,7 @@ void MappedFile::release(std::size_t offset, std::size_t size) const {
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t limit) {
   LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
   const auto bytes = file.bytes();
-  if (bytes.size() > limit) return invalid("{} is larger than {} bytes", path.string(), limit);
+  if (bytes.size() > limit) return invalid("{} is larger than {} bytes", shown_path(path), limit);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
@@ -99,7 +106,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, unsigne
   // rename() would put a plain file in a device's or a pipe's place.
   struct stat there {};
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-    return invalid("{} exists and is not a regular file", path.string());
+    return invalid("{} exists and is not a regular file", shown_path(path));
   }
   AtomicFile file;
   file.path_ = path;

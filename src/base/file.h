@@ -11,6 +11,9 @@
 
 namespace lithe {
 
+/// A path as messages show it: printable(), cut after PATH_MAX bytes.
+std::string shown_path(const std::filesystem::path& path);
+
 /// A whole file mapped read-only. Move-only; the bytes live as long as the object.
 class MappedFile {
  public:

@@ -138,6 +138,23 @@ class Usage(harness.Case):
 
     def test_control_bytes_stay_in_one_line(self):
         self.assertIn("a\\nb\\x1b[31m", self.refused(1, "convert", "a\nb\x1b[31m", "c", "--type", "f16"))
+        model, odd = self.alphabet(), "a\nb\x1b[31m\a"
+        shown = "a\\nb\\x1b[31m\\x07"
+        for args in (["run", "-m", odd, "-p", "x"], ["run", "-m", model, "-f", odd], ["run", "-m", model, "--config", odd],
+                     ["template", model, "--messages", odd], ["inspect", odd]):
+            self.assertIn(shown, self.refused(1, *args), args)
+        self.assertLess(len(self.refused(1, "inspect", "\n" * 100000)), 5000)
+        run = ["run", "-m", model, "-p", "hi", "--config"]
+        for line in ("\x1b[2J\a", "[\x1b[2J\a]\na = 1", "\x1b[2J\a = 1"):
+            error = self.refused(2, *run, self.config(line + "\n"))
+            self.assertIn("\\x1b[2J\\x07", error)
+            self.assertTrue(error[:-1].isprintable(), error)
+        for line in ("x" * 500000, "[" + "x" * 500000 + "]\na = 1"):
+            self.assertLess(len(self.refused(2, *run, self.config(line))), 400)
+        (self.folder / odd).write_text("just words")
+        self.assertIn(f"{shown}:1: 'just words' is not", self.refused(2, *run, self.folder / odd))
+        os.mkfifo(self.folder / (odd + "p"))
+        self.assertIn(f"{shown}p is a pipe", self.refused(2, "template", model, "--messages", self.folder / (odd + "p")))
         template = self.folder / "raise.jinja"
         template.write_text("{{ raise_exception('no\\nway') }}")
         self.assertEqual(self.refused(2, "template", template, "--messages", "-", stdin="[]"), "lithe: no\\nway\n")
