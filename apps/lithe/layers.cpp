@@ -121,6 +121,8 @@ Status apply_layers(const CLI::App& app, CLI::App& command, const std::string& c
       if (!section.empty() && only == nullptr)
         return invalid("{}: there is no command [{}]", shown, printable(section));
       for (const auto& [key, value] : keys) {
+        if (command_line_only(key))
+          return invalid("{}: {} belongs on the command line, not in a file", shown, key);
         const auto commands = all_commands(app);
         const bool known = only != nullptr
                                ? has_flag(*only, key)

@@ -70,6 +70,12 @@ class Usage(harness.Case):
         self.assertIn("--type 'f99'", self.refused(2, "convert", self.alphabet(), out, env={"LITHE_TYPE": "f99"}))
         self.assertIn("REQUIRED", self.out("template", "--help"))
 
+    def test_a_file_names_no_file_and_asks_for_no_help(self):
+        run = ["run", "-m", self.alphabet(), "-p", "hi", "-n", "2", "--config"]
+        for key in ("config", "help"):
+            for section in ("", "[run]\n", "[eval]\n"):
+                self.assertIn(f"usage.conf: {key} belongs on the command line", self.refused(2, *run, self.config(f"{section}{key} = x.cfg")))
+
     def test_missing_files_are_named(self):
         model = self.alphabet()
         for args in (["run", "-m", "a/b.gguf", "-p", "x"], ["chat", "-m", "a/b.gguf"], ["bench", "-m", "a/b.gguf"],
