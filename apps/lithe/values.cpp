@@ -57,7 +57,7 @@ CLI::Validator real_number() {
       [](std::string& text) -> std::string {
         double value = 0;
         const std::errc error = parse_all(text, value);
-        if (error == std::errc::result_out_of_range) return in_quotes(text) + " is beyond any float";
+        if (error == std::errc::result_out_of_range) return in_quotes(text) + " is too large or too small";
         return error == std::errc() ? "" : in_quotes(text) + " is no number";
       },
       "");

@@ -96,7 +96,8 @@ class Usage(harness.Case):
                                   ("-s", "-2", "--seed: -2 must lie at least -1"), ("-s", "9" * 30, "does not fit"),
                                   ("--min-tokens", "-1", "at least 0"), ("-c", "-1", "at least 0"), ("-b", "0", "in [1, 1048576]"),
                                   ("--temp", "warm", "'warm' is no number"), ("--temp", "1,5", "no number"), ("--temp", "0x1", "no number"),
-                                  ("--top-p", "1e999", "beyond any float"), ("--precision", "f64", "must be auto or f32"),
+                                  ("--top-p", "1e999", "too large or too small"), ("--min-p", "1e-400", "too small"),
+                                  ("--precision", "f64", "must be auto or f32"),
                                   ("-l", "5=1,6=2", "ID=BIAS"), ("-l", "5", "ID=BIAS"), ("-l", "9" * 30 + "=1", "ID=BIAS")):
             self.assertIn(says, self.refused(2, *run, flag, value), (flag, value))
         self.assertEqual(self.out(*run, "-n", "010"), self.out(*run, "-n", "10"))     # not octal
