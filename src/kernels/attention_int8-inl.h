@@ -72,7 +72,9 @@ inline void quantize_query(const float* q, float scale, std::int64_t dim, std::i
     _mm_storeu_si128(reinterpret_cast<__m128i*>(quads + 4), _mm512_cvtepi32_epi8(c1));
     std::int32_t* codes = out.codes + begin / 4 * kTileLines + line;
     for (std::int64_t quad = 0; quad * 4 < left; ++quad) codes[quad * kTileLines] = quads[quad];
-    out.offsets[group * kTileLines + line] = kMagicBits - 128 * sum;
+    // Unsigned: the codes of a query that is not finite are no codes.
+    out.offsets[group * kTileLines + line] = static_cast<std::int32_t>(
+        static_cast<std::uint32_t>(kMagicBits) - 128u * static_cast<std::uint32_t>(sum));
     // Two bits short, so that kMagic times it is exact.
     const float unit = std::bit_cast<float>(std::bit_cast<std::uint32_t>(largest / 127.0f) & ~3u) + fault;
     out.scales[(group * kTileLines + line) * 2] = unit;
