@@ -55,7 +55,7 @@ class AtomicFile {
 
   Status write(std::span<const std::byte> bytes);
   Status write(const std::string& text);
-  /// Overwrites bytes already written, e.g. a header known only at the end.
+  /// Overwrites bytes already written, e.g. a header known only at the end, or writes beyond them; size() stays.
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   std::uint64_t size() const { return size_; }
   Status commit();
