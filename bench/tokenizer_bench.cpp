@@ -31,7 +31,7 @@ lithe::Status run(int argc, char** argv) {
   using namespace lithe;
   using tokenizer::Tokenizer;
   LITHE_ASSIGN_OR_RETURN(const auto file, formats::GgufFile::open(argv[1]));
-  LITHE_ASSIGN_OR_RETURN(const auto spec, models::vocab_spec(file));
+  LITHE_ASSIGN_OR_RETURN(const auto spec, models::vocab_spec(file.metadata()));
   LITHE_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::create(spec));
   std::printf("create\t%.1f ms\t%lld tokens\t%zu merges\n",
               1e3 * seconds([&] { (void)Tokenizer::create(spec); }), static_cast<long long>(tokenizer.size()),

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
+#include "models/open_model.h"
 #include "tensor_table.h"
 #include "values.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using formats::ConversionPlan;
-using formats::GgufFile;
+using formats::ModelFile;
 using formats::PlannedTensor;
 
 struct ConvertFlags {
@@ -43,7 +44,7 @@ Result<DType> parse_type(const std::string& name) {
 }
 
 // Before any work: the output is not the input, its folder exists and has room.
-Status check_output(const GgufFile& file, const fs::path& output, std::uint64_t bytes) {
+Status check_output(const ModelFile& file, const fs::path& output, std::uint64_t bytes) {
   std::error_code error;
   const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, error)) return invalid("{} is not a folder", folder.string());
@@ -99,12 +100,12 @@ std::string requantised_text(const ConversionPlan& plan) {
       list);
 }
 
-std::string report_text(const GgufFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
+std::string report_text(const ModelFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
   std::map<std::uint32_t, Sum> by_type;
   std::uint64_t source_bytes = 0;
   for (const PlannedTensor& planned : plan.tensors) {
     by_type[planned.type->id].add(planned);
-    source_bytes += planned.source->data.size();
+    source_bytes += planned.source->bytes();
   }
   std::vector<TypeRow> rows;
   rows.reserve(by_type.size());
@@ -122,7 +123,7 @@ std::string report_text(const GgufFile& file, const ConversionPlan& plan, const 
   return out;
 }
 
-std::string report_json(const GgufFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
+std::string report_json(const ModelFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const PlannedTensor& planned : plan.tensors) {
     nlohmann::ordered_json tensor = {{"name", printable(planned.source->name, 4096)},
@@ -145,13 +146,13 @@ std::string report_json(const GgufFile& file, const ConversionPlan& plan, const 
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-Status carry_out(const GgufFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
+Status carry_out(const ModelFile& file, const ConversionPlan& plan, const ConvertFlags& flags) {
   LITHE_RETURN_IF_ERROR(check_output(file, flags.output, plan.bytes));
   watch_interrupts();
   LITHE_ASSIGN_OR_RETURN(const auto pool,
                          ThreadPool::create(flags.threads > 0 ? flags.threads : default_threads()));
   std::uint64_t source_bytes = 0;
-  for (const PlannedTensor& planned : plan.tensors) source_bytes += planned.source->data.size();
+  for (const PlannedTensor& planned : plan.tensors) source_bytes += planned.source->bytes();
   Progress bar("Converting", double(source_bytes));
   return formats::convert(file, plan, flags.output, *pool, [&](std::uint64_t bytes, std::string_view tensor) {
     bar.advance(double(bytes));
@@ -162,7 +163,8 @@ Status carry_out(const GgufFile& file, const ConversionPlan& plan, const Convert
 
 Status run_convert(const ConvertFlags& flags) {
   LITHE_ASSIGN_OR_RETURN(const DType target, parse_type(flags.type));
-  LITHE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(flags.input));
+  LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(flags.input));
+  const ModelFile& file = *opened;
   auto plan = formats::plan_conversion(file, target, flags.pure);
   if (!plan.ok()) return std::move(plan).status().with_context(flags.input);
   if (plan->tensors.empty())

@@ -9,16 +9,17 @@
 #include "console.h"
 #include "model_facts.h"
 #include "model_flags.h"
+#include "models/open_model.h"
 #include "tensor_table.h"
 #include "values.h"
 
 namespace lithe::app {
 namespace {
 
-using formats::GgufFile;
 using formats::GgufPair;
 using formats::GgufTensor;
 using formats::GgufValue;
+using formats::ModelFile;
 using Json = nlohmann::ordered_json;
 
 // A file may describe an attention of a billion tokens; what a user asks for is bounded too.
@@ -41,7 +42,7 @@ struct Memory {
   MemoryNeed need;
 };
 
-Result<std::optional<Memory>> gather_memory(const GgufFile& file, const ModelFacts& facts,
+Result<std::optional<Memory>> gather_memory(const ModelFile& file, const ModelFacts& facts,
                                             const InspectFlags& flags) {
   if (!facts.spec || facts.elements == 0) return std::optional<Memory>();
   const std::uint64_t ctx = flags.ctx > 0 ? flags.ctx : static_cast<std::uint64_t>(facts.spec->context);
@@ -103,16 +104,16 @@ std::string value_text(const GgufValue& value) {
       value);
 }
 
-std::string metadata_text(const GgufFile& file) {
+std::string metadata_text(const ModelFile& file) {
   std::size_t key_width = 0, type_width = 0;
-  for (const GgufPair& pair : file.metadata_pairs()) {
+  for (const GgufPair& pair : file.metadata().pairs()) {
     key_width = std::max(key_width, printable(pair.key).size());
     type_width = std::max(type_width, pair.type_text().size());
   }
   std::string out;
-  for (const GgufPair& pair : file.metadata_pairs()) {
+  for (const GgufPair& pair : file.metadata().pairs()) {
     out += fmt::format("  {:<{}}  {:<{}}  {}\n", printable(pair.key), key_width, pair.type_text(), type_width,
-                       value_text(file.metadata().at(pair.key)));
+                       value_text(*file.metadata().find(pair.key)));
   }
   return out;
 }
@@ -174,10 +175,11 @@ std::string model_text(const ModelFacts& facts) {
   return out;
 }
 
-std::string tensors_text(const GgufFile& file, const ModelFacts& facts, bool all) {
+std::string tensors_text(const ModelFile& file, const ModelFacts& facts, bool all) {
   std::vector<TensorRow> rows;
   for (const GgufTensor& tensor : file.tensors()) {
-    const std::string note = file.shard_count() > 1 && all ? fmt::format("shard {}", tensor.shard + 1) : "";
+    const std::string note =
+        file.shard_paths().size() > 1 && all ? fmt::format("shard {}", tensor.shard + 1) : "";
     rows.push_back({std::string(tensor.name), tensor.dims, &tensor.type(), tensor.data.size(), note});
   }
   if (!all) rows = group_layers(std::move(rows));
@@ -241,22 +243,16 @@ Json memory_json(const Memory& memory, const InspectFlags& flags) {
           {"available_bytes", available_memory()}};
 }
 
-std::string all_json(const GgufFile& file, const ModelFacts& facts, const std::optional<Memory>& memory,
+std::string all_json(const ModelFile& file, const ModelFacts& facts, const std::optional<Memory>& memory,
                      const InspectFlags& flags) {
-  Json json = {{"path", file.path().string()},
-               {"shards", file.shard_count()},
-               {"gguf_version", file.version()},
-               {"alignment", file.alignment()},
-               {"file_bytes", file.file_bytes()},
-               {"architecture", facts.architecture},
-               {"name", facts.name},
-               {"runs", facts.problems.empty()},
-               {"problems", facts.problems},
-               {"weights", facts.elements},
-               {"bits_per_weight", facts.bits_per_weight()}};
+  Json json = {{"path", file.path().string()},        {"format", file.format_name()},
+               {"shards", file.shard_paths().size()}, {"file_bytes", file.file_bytes()},
+               {"architecture", facts.architecture},  {"name", facts.name},
+               {"runs", facts.problems.empty()},      {"problems", facts.problems},
+               {"weights", facts.elements},           {"bits_per_weight", facts.bits_per_weight()}};
   Json metadata = Json::object(), types = Json::object(), tensors = Json::array();
-  for (const GgufPair& pair : file.metadata_pairs()) {
-    metadata[std::string(pair.key)] = value_json(file.metadata().at(pair.key));
+  for (const GgufPair& pair : file.metadata().pairs()) {
+    metadata[std::string(pair.key)] = value_json(*file.metadata().find(pair.key));
   }
   for (const TypeRow& row : facts.types) {
     types[row.name] = {{"tensors", row.tensors}, {"weights", row.elements}, {"bytes", row.bytes}};
@@ -281,16 +277,18 @@ Status run_inspect(const InspectFlags& flags) {
   ModelFlags named;
   named.model = flags.model;
   LITHE_ASSIGN_OR_RETURN(const std::string path, named.path());
-  LITHE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(path));
+  const ModelFile& file = *opened;
   const ModelFacts facts = gather_facts(file);
   LITHE_ASSIGN_OR_RETURN(const std::optional<Memory> memory, gather_memory(file, facts, flags));
   if (flags.json) return print(all_json(file, facts, memory, flags));
-  const std::string shards = file.shard_count() > 1 ? fmt::format(" in {} files", file.shard_count()) : "";
-  std::string out = fmt::format("{}\nGGUF version {}, {}{}\n\n", file.path().string(), file.version(),
+  const std::size_t files = file.shard_paths().size();
+  const std::string shards = files > 1 ? fmt::format(" in {} files", files) : "";
+  std::string out = fmt::format("{}\n{}, {}{}\n\n", file.path().string(), file.format_name(),
                                 human_bytes(static_cast<double>(file.file_bytes())), shards);
   out += model_text(facts);
   if (memory) out += "\n" + memory_text(*memory, flags);
-  out += fmt::format("\nMetadata ({})\n", file.metadata_pairs().size()) + metadata_text(file);
+  out += fmt::format("\nMetadata ({})\n", file.metadata().pairs().size()) + metadata_text(file);
   if (!file.tensors().empty()) out += "\n" + tensors_text(file, facts, flags.all);
   return print(out);
 }

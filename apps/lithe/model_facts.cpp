@@ -15,23 +15,24 @@
 namespace lithe::app {
 namespace {
 
-using formats::GgufFile;
 using formats::GgufTensor;
+using formats::ModelFile;
 
 // A key of any kind that is a string or a number; inspect shows what is there and never fails for the rest.
-std::string text_or_empty(const GgufFile& file, std::string_view key) {
-  const auto value = file.optional_string(key);
+std::string text_or_empty(const ModelFile& file, std::string_view key) {
+  const auto value = file.metadata().optional_string(key);
   return value.ok() && *value ? std::string(**value) : std::string();
 }
 
-std::optional<std::uint64_t> number_or_nothing(const GgufFile& file, std::string_view key) {
-  const auto value = file.optional_uint(key);
+std::optional<std::uint64_t> number_or_nothing(const ModelFile& file, std::string_view key) {
+  const auto value = file.metadata().optional_uint(key);
   return value.ok() ? *value : std::nullopt;
 }
 
-Result<models::ArchSpec> describe(const GgufFile& file, const std::string& architecture) {
+Result<models::ArchSpec> describe(const ModelFile& file, const std::string& architecture) {
   LITHE_ASSIGN_OR_RETURN(const models::Family* family, models::find_family(architecture));
-  LITHE_ASSIGN_OR_RETURN(models::ArchSpec spec, family->describe(models::Parameters(file, architecture)));
+  LITHE_ASSIGN_OR_RETURN(models::ArchSpec spec,
+                         family->describe(models::Parameters(file.metadata(), architecture)));
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight");
       embedding && embedding->dims.size() == 2) {
     spec.vocab = static_cast<std::int64_t>(embedding->dims[1]);
@@ -40,35 +41,35 @@ Result<models::ArchSpec> describe(const GgufFile& file, const std::string& archi
   return spec;
 }
 
-void gather_vocabulary(const GgufFile& file, ModelFacts& facts) {
-  const auto* tokens = file.string_array("tokenizer.ggml.tokens");
+void gather_vocabulary(const ModelFile& file, ModelFacts& facts) {
+  const auto* tokens = file.metadata().string_array("tokenizer.ggml.tokens");
   const std::string model = text_or_empty(file, "tokenizer.ggml.model");
   if (tokens == nullptr && model.empty()) {
     facts.problems.push_back("it has no tokenizer");
     return;
   }
-  const auto* merges = file.string_array("tokenizer.ggml.merges");
+  const auto* merges = file.metadata().string_array("tokenizer.ggml.merges");
   facts.vocabulary = VocabularyFacts{model,
                                      text_or_empty(file, "tokenizer.ggml.pre"),
                                      tokens == nullptr ? 0 : tokens->size(),
                                      merges == nullptr ? 0 : merges->size(),
                                      number_or_nothing(file, "tokenizer.ggml.bos_token_id"),
                                      number_or_nothing(file, "tokenizer.ggml.eos_token_id")};
-  const auto spec = models::vocab_spec(file);
+  const auto spec = models::vocab_spec(file.metadata());
   const Status status = spec.ok() ? tokenizer::Tokenizer::create(*spec).status() : spec.status();
   if (!status.ok()) facts.problems.push_back("tokenizer: " + status.message());
 }
 
-void gather_tensors(const GgufFile& file, ModelFacts& facts) {
+void gather_tensors(const ModelFile& file, ModelFacts& facts) {
   std::map<std::uint32_t, TypeRow> types;
   for (const GgufTensor& tensor : file.tensors()) {
     TypeRow& row = types[tensor.gguf_type];
     row.name = tensor.type().name;
     row.tensors += 1;
     row.elements += tensor.elements();
-    row.bytes += tensor.data.size();
+    row.bytes += tensor.bytes();
     facts.elements += tensor.elements();
-    facts.bytes += tensor.data.size();
+    facts.bytes += tensor.bytes();
   }
   std::string unknown;
   for (const auto& [id, row] : types) {
@@ -98,7 +99,7 @@ class Bytes {
 
 // A matrix or a stack of matrices as the kernels hold it; other tensors as floats.
 void add_resident(const GgufTensor& tensor, Bytes& bytes) {
-  if (tensor.format == nullptr) return bytes.add(tensor.data.size());
+  if (tensor.format == nullptr) return bytes.add(tensor.bytes());
   if (tensor.dims.size() < 2) return bytes.add(tensor.elements(), sizeof(float));
   const std::uint64_t cols = tensor.dims[0], rows = tensor.dims[1];
   const std::uint64_t panels = rows / kernels::kPanelRows + (rows % kernels::kPanelRows != 0 ? 1 : 0);
@@ -123,7 +124,7 @@ std::uint64_t scratch_floats(const models::ArchSpec& spec) {
 
 }  // namespace
 
-ModelFacts gather_facts(const GgufFile& file) {
+ModelFacts gather_facts(const ModelFile& file) {
   ModelFacts facts;
   facts.architecture = text_or_empty(file, "general.architecture");
   facts.name = text_or_empty(file, "general.name");
@@ -144,7 +145,7 @@ ModelFacts gather_facts(const GgufFile& file) {
   return facts;
 }
 
-Result<MemoryNeed> memory_need(const GgufFile& file, const models::ArchSpec& spec, std::uint64_t ctx,
+Result<MemoryNeed> memory_need(const ModelFile& file, const models::ArchSpec& spec, std::uint64_t ctx,
                                std::uint64_t batch, DType kv_type) {
   Bytes weights, kv, scratch, all;
   for (const GgufTensor& tensor : file.tensors()) add_resident(tensor, weights);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/gguf.h"
+#include "formats/model_file.h"
 #include "models/arch_spec.h"
 #include "tensor_table.h"
 
@@ -33,7 +33,7 @@ struct ModelFacts {
 };
 
 /// Never fails: what is missing or not understood becomes a problem.
-ModelFacts gather_facts(const formats::GgufFile& file);
+ModelFacts gather_facts(const formats::ModelFile& file);
 
 /// Bytes of a running model. Weights and keys and values are exact; scratch is an estimate of a step's activations.
 struct MemoryNeed {
@@ -42,7 +42,7 @@ struct MemoryNeed {
 };
 
 /// ctx: tokens of context in the cache; batch: tokens in one step. exhausted: the sizes overflow.
-Result<MemoryNeed> memory_need(const formats::GgufFile& file, const models::ArchSpec& spec, std::uint64_t ctx,
-                               std::uint64_t batch, DType kv_type);
+Result<MemoryNeed> memory_need(const formats::ModelFile& file, const models::ArchSpec& spec,
+                               std::uint64_t ctx, std::uint64_t batch, DType kv_type);
 
 }  // namespace lithe::app

@@ -32,8 +32,8 @@ struct Source {
 };
 
 Result<std::optional<std::string>> special_token(const GgufFile& file, const char* key) {
-  LITHE_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> id, file.optional_uint(key));
-  const auto* tokens = file.string_array("tokenizer.ggml.tokens");
+  LITHE_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> id, file.metadata().optional_uint(key));
+  const auto* tokens = file.metadata().string_array("tokenizer.ggml.tokens");
   if (!id || tokens == nullptr) return std::optional<std::string>();
   if (*id >= tokens->size()) return corrupt("{} is {}, but there are {} tokens", key, *id, tokens->size());
   return std::optional(std::string((*tokens)[*id]));
@@ -51,7 +51,7 @@ Result<Source> read_source(const std::string& path) {
     return source;
   }
   LITHE_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::open(path));
-  LITHE_ASSIGN_OR_RETURN(const auto text, gguf.optional_string("tokenizer.chat_template"));
+  LITHE_ASSIGN_OR_RETURN(const auto text, gguf.metadata().optional_string("tokenizer.chat_template"));
   if (!text) return not_found("{} has no chat template (tokenizer.chat_template)", path);
   Source source{std::string(*text), {}, {}};
   LITHE_ASSIGN_OR_RETURN(source.bos_token, special_token(gguf, "tokenizer.ggml.bos_token_id"));

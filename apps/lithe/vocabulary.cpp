@@ -1,8 +1,8 @@
 #include "vocabulary.h"
 
-#include "formats/gguf.h"
 #include "model_flags.h"
 #include "models/gguf_vocab.h"
+#include "models/open_model.h"
 
 namespace lithe::app {
 
@@ -10,9 +10,10 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   ModelFlags flags;
   flags.model = model;
   LITHE_ASSIGN_OR_RETURN(const std::string path, flags.path());
-  LITHE_ASSIGN_OR_RETURN(const formats::GgufFile file, formats::GgufFile::open(path));
-  LITHE_ASSIGN_OR_RETURN(const tokenizer::VocabSpec spec, models::vocab_spec(file));
-  auto made = tokenizer::Tokenizer::create(spec);
+  LITHE_ASSIGN_OR_RETURN(const auto file, models::open_model(path));
+  auto spec = models::vocab_spec(file->metadata());
+  if (!spec.ok()) return std::move(spec).status().with_context(path);
+  auto made = tokenizer::Tokenizer::create(*spec);
   if (!made.ok()) return std::move(made).status().with_context(path);
   return made;
 }

@@ -8,8 +8,9 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "formats/gguf.h"
+#include "formats/model_file.h"
 #include "models/gguf_vocab.h"
+#include "models/open_model.h"
 
 namespace lithe::engine {
 namespace {
@@ -58,7 +59,8 @@ Status LoadedModel::load_parts(const std::string& path, const ModelOptions& opti
     return invalid("threads is {}: it must lie in [1, 1024], or 0 = as many as are free", options.threads);
   }
   LITHE_ASSIGN_OR_RETURN(kernels_, kernels::default_kernel_table());
-  LITHE_ASSIGN_OR_RETURN(const formats::GgufFile file, formats::GgufFile::open(path));
+  LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(path));
+  const formats::ModelFile& file = *opened;
   LITHE_ASSIGN_OR_RETURN(threads_,
                          ThreadPool::create(options.threads > 0 ? options.threads : default_threads()));
   LITHE_RETURN_IF_ERROR(load_text(file, options.chat_template).with_context(path));
@@ -70,14 +72,14 @@ Status LoadedModel::load_parts(const std::string& path, const ModelOptions& opti
   return {};
 }
 
-Status LoadedModel::load_text(const formats::GgufFile& file, const std::string& chat_template) {
-  LITHE_ASSIGN_OR_RETURN(const tokenizer::VocabSpec spec, models::vocab_spec(file));
+Status LoadedModel::load_text(const formats::ModelFile& file, const std::string& chat_template) {
+  LITHE_ASSIGN_OR_RETURN(const tokenizer::VocabSpec spec, models::vocab_spec(file.metadata()));
   LITHE_ASSIGN_OR_RETURN(tokenizer_, tokenizer::Tokenizer::create(spec));
   std::optional<std::string_view> source;
   if (!chat_template.empty()) {
     source = chat_template;
   } else {
-    LITHE_ASSIGN_OR_RETURN(source, models::chat_template(file));
+    LITHE_ASSIGN_OR_RETURN(source, models::chat_template(file.metadata()));
   }
   if (!source) return {};
   auto parsed = chat::ChatTemplate::parse(*source);
@@ -92,7 +94,7 @@ Status LoadedModel::load_text(const formats::GgufFile& file, const std::string& 
   return {};
 }
 
-void LoadedModel::describe(const formats::GgufFile& file) {
+void LoadedModel::describe(const formats::ModelFile& file) {
   const models::ArchSpec& spec = model_->spec();
   info_.family = spec.family;
   info_.name = spec.name;

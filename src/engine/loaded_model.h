@@ -39,8 +39,8 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Status load_parts(const std::string& path, const ModelOptions& options);
-  Status load_text(const formats::GgufFile& file, const std::string& chat_template);
-  void describe(const formats::GgufFile& file);
+  Status load_text(const formats::ModelFile& file, const std::string& chat_template);
+  void describe(const formats::ModelFile& file);
 
   ModelInfo info_;
   std::unique_ptr<ThreadPool> threads_;

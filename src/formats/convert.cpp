@@ -186,44 +186,48 @@ std::uint64_t find_unfit(const float* values, std::uint64_t count, float limit) 
 // Everything that outlives a tensor, so that buffers are allocated once.
 struct Workspace {
   std::vector<std::vector<float>> values;  // per thread
-  std::vector<std::byte> slab;
+  std::vector<std::byte> slab, made;
 };
 
-Status unfit_value(const PlannedTensor& planned, std::uint64_t index) {
+// `index` counts within the matrix `slice` of the tensor, whose bytes are `data`.
+Status unfit_value(const PlannedTensor& planned, std::span<const std::byte> data, std::uint64_t slice,
+                   std::uint64_t index) {
   const GgufTensor& tensor = *planned.source;
   float value;
   const auto block = static_cast<std::uint64_t>(tensor.format->block_elems);
   std::vector<float> values(block);
   const auto offset = index / block * static_cast<std::uint64_t>(tensor.format->block_bytes);
-  tensor.format->decode(tensor.data.data() + offset, static_cast<std::int64_t>(block), values.data());
+  tensor.format->decode(data.data() + offset, static_cast<std::int64_t>(block), values.data());
   value = values[index % block];
   const std::uint64_t columns = columns_of(tensor);
   return corrupt("tensor {} holds {} in row {}, column {}, {}", in_quotes(tensor.name), value,
-                 index / columns, index % columns,
+                 (slice * (tensor.elements() / tensor.slices()) + index) / columns, index % columns,
                  std::isfinite(value) ? fmt::format("too large for {}", planned.type->name)
                                       : std::string("so no model could run it"));
 }
 
 // Decodes and encodes values [begin, begin + count) into the slab, whose first value is `base`. Returns the index of a
 // value that does not fit, or the end.
-std::uint64_t convert_piece(const PlannedTensor& planned, std::uint64_t begin, std::uint64_t count,
-                            std::vector<float>& values, std::byte* out) {
+std::uint64_t convert_piece(const PlannedTensor& planned, std::span<const std::byte> data,
+                            std::uint64_t begin, std::uint64_t count, std::vector<float>& values,
+                            std::byte* out) {
   const BlockFormat& from = *planned.source->format;
   const BlockFormat& to = *find_format_by_gguf_id(planned.type->id);
   values.resize(kPieceElements);
   const auto offset =
       begin / static_cast<std::uint64_t>(from.block_elems) * static_cast<std::uint64_t>(from.block_bytes);
-  from.decode(planned.source->data.data() + offset, static_cast<std::int64_t>(count), values.data());
+  from.decode(data.data() + offset, static_cast<std::int64_t>(count), values.data());
   const std::uint64_t unfit = find_unfit(values.data(), count, greatest_value(to));
   if (unfit < count) return begin + unfit;
   to.encode(values.data(), static_cast<std::int64_t>(count), out);
   return begin + count;
 }
 
-Status convert_tensor(const PlannedTensor& planned, GgufWriter& writer, ThreadPool& pool,
-                      Workspace& workspace, ConvertProgress progress) {
+// One matrix of the tensor, whose bytes are `data`.
+Status convert_slice(const PlannedTensor& planned, std::span<const std::byte> data, std::uint64_t slice,
+                     GgufWriter& writer, ThreadPool& pool, Workspace& workspace, ConvertProgress progress) {
   const GgufTensor& tensor = *planned.source;
-  const std::uint64_t elements = tensor.elements();
+  const std::uint64_t elements = tensor.elements() / tensor.slices();
   const std::uint64_t piece_bytes = kPieceElements / planned.type->block_elems * planned.type->block_bytes;
   const std::uint64_t source_bytes = kPieceElements / tensor.type().block_elems * tensor.type().block_bytes;
   for (std::uint64_t begin = 0; begin < elements; begin += kSlabPieces * kPieceElements) {
@@ -234,26 +238,26 @@ Status convert_tensor(const PlannedTensor& planned, GgufWriter& writer, ThreadPo
     pool.parallel_for(static_cast<std::int64_t>(pieces), [&](std::int64_t piece, int worker) {
       const auto first = static_cast<std::uint64_t>(piece) * kPieceElements;
       const std::uint64_t length = std::min(count - first, kPieceElements);
-      const std::uint64_t end =
-          convert_piece(planned, begin + first, length, workspace.values[static_cast<std::size_t>(worker)],
-                        workspace.slab.data() + static_cast<std::uint64_t>(piece) * piece_bytes);
+      const std::uint64_t end = convert_piece(
+          planned, data, begin + first, length, workspace.values[static_cast<std::size_t>(worker)],
+          workspace.slab.data() + static_cast<std::uint64_t>(piece) * piece_bytes);
       if (end == begin + first + length) return;
       std::uint64_t known = unfit.load();
       while (end < known && !unfit.compare_exchange_weak(known, end)) {
       }
     });
-    if (unfit.load() < elements) return unfit_value(planned, unfit.load());
+    if (unfit.load() < elements) return unfit_value(planned, data, slice, unfit.load());
     const std::uint64_t bytes = count / planned.type->block_elems * planned.type->block_bytes;
     LITHE_RETURN_IF_ERROR(writer.write_tensor(std::span(workspace.slab).first(bytes)));
-    if (!progress(std::min(source_bytes * pieces, std::uint64_t{tensor.data.size()}), tensor.name))
+    if (!progress(std::min(source_bytes * pieces, std::uint64_t{data.size()}), tensor.name))
       return cancelled("interrupted");
   }
   return {};
 }
 
-Status copy_tensor(const PlannedTensor& planned, GgufWriter& writer, ConvertProgress progress) {
+Status copy_slice(const PlannedTensor& planned, std::span<const std::byte> data, GgufWriter& writer,
+                  ConvertProgress progress) {
   constexpr std::size_t kStep = std::size_t{16} << 20;
-  const auto data = planned.source->data;
   for (std::size_t at = 0; at < data.size(); at += kStep) {
     const auto part = data.subspan(at, std::min(kStep, data.size() - at));
     LITHE_RETURN_IF_ERROR(writer.write_tensor(part));
@@ -262,8 +266,8 @@ Status copy_tensor(const PlannedTensor& planned, GgufWriter& writer, ConvertProg
   return {};
 }
 
-void declare(const GgufFile& file, const ConversionPlan& plan, GgufWriter& writer) {
-  for (const GgufPair& pair : file.metadata_pairs()) {
+void declare(const ModelFile& file, const ConversionPlan& plan, GgufWriter& writer) {
+  for (const GgufPair& pair : file.metadata().pairs()) {
     if (!pair.key.starts_with("split.") && pair.key != "general.alignment") writer.copy_metadata(pair);
   }
   writer.add_metadata("general.file_type", file_type(plan.target));
@@ -276,14 +280,14 @@ void declare(const GgufFile& file, const ConversionPlan& plan, GgufWriter& write
 
 }  // namespace
 
-Result<ConversionPlan> plan_conversion(const GgufFile& file, DType target, bool pure) {
+Result<ConversionPlan> plan_conversion(const ModelFile& file, DType target, bool pure) {
   ConversionPlan plan;
   plan.target = target;
   Policy policy{target, pure, file.find_tensor("output.weight") == nullptr, false};
-  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.optional_string("general.architecture"));
+  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().optional_string("general.architecture"));
   if (architecture) {
     LITHE_ASSIGN_OR_RETURN(const auto experts,
-                           file.optional_uint(std::string(*architecture) + ".expert_count"));
+                           file.metadata().optional_uint(std::string(*architecture) + ".expert_count"));
     policy.eight_experts = experts == 8;
   }
   for (const GgufTensor& tensor : file.tensors()) {
@@ -295,7 +299,7 @@ Result<ConversionPlan> plan_conversion(const GgufFile& file, DType target, bool 
   return plan;
 }
 
-Status convert(const GgufFile& file, const ConversionPlan& plan, const std::filesystem::path& output,
+Status convert(const ModelFile& file, const ConversionPlan& plan, const std::filesystem::path& output,
                ThreadPool& pool, ConvertProgress progress) {
   GgufWriter writer;
   declare(file, plan, writer);
@@ -303,8 +307,12 @@ Status convert(const GgufFile& file, const ConversionPlan& plan, const std::file
   Workspace workspace;
   workspace.values.resize(static_cast<std::size_t>(pool.size()));
   for (const PlannedTensor& planned : plan.tensors) {
-    LITHE_RETURN_IF_ERROR(planned.copied ? copy_tensor(planned, writer, progress)
-                                         : convert_tensor(planned, writer, pool, workspace, progress));
+    for (std::uint64_t slice = 0; slice < planned.source->slices(); ++slice) {
+      LITHE_ASSIGN_OR_RETURN(const auto data, file.slice(*planned.source, slice, workspace.made));
+      LITHE_RETURN_IF_ERROR(planned.copied
+                                ? copy_slice(planned, data, writer, progress)
+                                : convert_slice(planned, data, slice, writer, pool, workspace, progress));
+    }
     file.release(*planned.source);
   }
   return writer.commit();

@@ -44,7 +44,7 @@ struct ConversionPlan {
 ///   not divide it either.
 /// unsupported: a tensor that must be converted has a type Lithe does not decode.
 /// The plan borrows the file's tensors.
-Result<ConversionPlan> plan_conversion(const GgufFile& file, DType target, bool pure);
+Result<ConversionPlan> plan_conversion(const ModelFile& file, DType target, bool pure);
 
 /// Called after each piece of work with the bytes of the source done since the last call and the tensor's name, from
 /// one thread. Returning false cancels the conversion.
@@ -53,7 +53,7 @@ using ConvertProgress = FunctionRef<bool(std::uint64_t source_bytes, std::string
 /// Carries a plan out. `output` appears whole or not at all. Metadata goes over byte for byte, apart from the file type
 /// and what described the source's split and alignment. Same bytes whatever the number of threads.
 /// corrupt: a value that is not finite, or too large for the output's type, with its tensor, row and column.
-Status convert(const GgufFile& file, const ConversionPlan& plan, const std::filesystem::path& output,
+Status convert(const ModelFile& file, const ConversionPlan& plan, const std::filesystem::path& output,
                ThreadPool& pool, ConvertProgress progress);
 
 }  // namespace lithe::formats

@@ -1,7 +1,6 @@
 // A model in one file or several: mapping, joining the shards of a split, typed access.
 #include <charconv>
 #include <cstring>
-#include <unordered_map>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -9,6 +8,11 @@
 #include "formats/gguf_wire.h"
 
 namespace lithe::formats {
+
+struct SplitKeys {
+  std::uint64_t number = 0, count = 0, tensors = 0;  // number counts from 0, as the file does
+};
+
 namespace {
 
 constexpr std::uint64_t kMaxShards = 4096;
@@ -63,10 +67,6 @@ Result<std::uint64_t> split_key(const GgufContents& contents, std::string_view k
   return corrupt("{} is not a whole number", key);
 }
 
-struct SplitKeys {
-  std::uint64_t number = 0, count = 0, tensors = 0;  // number counts from 0, as the file does
-};
-
 Result<SplitKeys> read_split_keys(const GgufContents& contents) {
   SplitKeys keys;
   LITHE_ASSIGN_OR_RETURN(keys.number, split_key(contents, "split.no"));
@@ -93,28 +93,11 @@ Status check_shard(const Shard& shard, std::uint64_t number, const SplitKeys& sp
   return {};
 }
 
-const char* kind(const GgufValue& value) {
-  constexpr const char* kNames[] = {"a bool",           "an integer", "an integer", "a float",
-                                    "a string",         "an array",   "an array",   "an array of strings",
-                                    "an array of bools"};
-  return kNames[value.index()];
-}
-
-Status wrong_kind(std::string_view key, const GgufValue& value, const char* expected) {
-  return corrupt("{} is {}, expected {}", key, kind(value), expected);
-}
-
 }  // namespace
 
 struct GgufFile::Shards {
-  std::filesystem::path path;
   std::vector<Shard> shards;
-  std::vector<GgufTensor> tensors;
-  std::unordered_map<std::string_view, std::size_t> by_name;
-
-  const GgufContents& first() const { return shards.front().contents; }
   Status open_siblings(const SplitKeys& split);
-  Status join(const SplitKeys& split);
 };
 
 // Replaces the one shard that was opened by all of its split, in order.
@@ -147,30 +130,33 @@ Status GgufFile::Shards::open_siblings(const SplitKeys& split) {
     auto status = check_shard(shards.back(), i, split);
     if (!status.ok()) return std::move(status).with_context(sibling.string());
   }
-  path = shards.front().file.path();
   return {};
 }
 
-Status GgufFile::Shards::join(const SplitKeys& split) {
+Status GgufFile::join(const SplitKeys& split) {
+  std::vector<Shard>& shards = shards_->shards;
+  path_ = shards.front().file.path();
   std::size_t count = 0;
   for (const Shard& shard : shards) count += shard.contents.tensors.size();
   if (shards.size() > 1 && count != split.tensors) {
-    return corrupt("{}: its {} shards hold {} tensors, its metadata says {}", path.string(), shards.size(),
+    return corrupt("{}: its {} shards hold {} tensors, its metadata says {}", path_.string(), shards.size(),
                    count, split.tensors);
   }
-  tensors.reserve(count);
-  by_name.reserve(count);
+  tensors_.reserve(count);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (GgufTensor& tensor : shards[i].contents.tensors) {
       tensor.shard = static_cast<int>(i);
-      if (!by_name.emplace(tensor.name, tensors.size()).second) {
-        return corrupt("{}: tensor {} is in another shard too", shards[i].file.path().string(),
-                       in_quotes(tensor.name));
-      }
-      tensors.push_back(std::move(tensor));
+      tensors_.push_back(std::move(tensor));
     }
     shards[i].contents.tensors.clear();
   }
+  if (const auto repeated = index_tensors()) {
+    return corrupt("{}: tensor {} is in another shard too",
+                   shards[static_cast<std::size_t>(repeated->shard)].file.path().string(),
+                   in_quotes(repeated->name));
+  }
+  GgufContents& first = shards.front().contents;
+  metadata_ = Metadata(std::move(first.metadata), std::move(first.pairs));
   return {};
 }
 
@@ -178,12 +164,11 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
   LITHE_ASSIGN_OR_RETURN(Shard shard, open_shard(path));
   auto keys = read_split_keys(shard.contents);
   if (!keys.ok()) return std::move(keys).status().with_context(path.string());
-  auto all = std::make_unique<Shards>();
-  all->path = path;
-  all->shards.push_back(std::move(shard));
-  if (keys->count > 1) LITHE_RETURN_IF_ERROR(all->open_siblings(*keys));
-  LITHE_RETURN_IF_ERROR(all->join(*keys));
-  return GgufFile(std::move(all));
+  GgufFile file(std::make_unique<Shards>());
+  file.shards_->shards.push_back(std::move(shard));
+  if (keys->count > 1) LITHE_RETURN_IF_ERROR(file.shards_->open_siblings(*keys));
+  LITHE_RETURN_IF_ERROR(file.join(*keys));
+  return file;
 }
 
 GgufFile::GgufFile(std::unique_ptr<Shards> shards) : shards_(std::move(shards)) {}
@@ -191,26 +176,17 @@ GgufFile::GgufFile(GgufFile&&) noexcept = default;
 GgufFile& GgufFile::operator=(GgufFile&&) noexcept = default;
 GgufFile::~GgufFile() = default;
 
-const std::map<std::string_view, GgufValue>& GgufFile::metadata() const {
-  return shards_->first().metadata;
-}
-std::span<const GgufPair> GgufFile::metadata_pairs() const {
-  return shards_->first().pairs;
-}
-std::span<const GgufTensor> GgufFile::tensors() const {
-  return shards_->tensors;
-}
-const std::filesystem::path& GgufFile::path() const {
-  return shards_->path;
-}
 int GgufFile::shard_count() const {
   return static_cast<int>(shards_->shards.size());
 }
 std::uint32_t GgufFile::version() const {
-  return shards_->first().version;
+  return shards_->shards.front().contents.version;
 }
 std::uint64_t GgufFile::alignment() const {
-  return shards_->first().alignment;
+  return shards_->shards.front().contents.alignment;
+}
+std::string GgufFile::format_name() const {
+  return fmt::format("GGUF version {}", version());
 }
 
 std::vector<std::filesystem::path> GgufFile::shard_paths() const {
@@ -220,76 +196,23 @@ std::vector<std::filesystem::path> GgufFile::shard_paths() const {
   return paths;
 }
 
-const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
-  const auto found = shards_->by_name.find(name);
-  return found == shards_->by_name.end() ? nullptr : &shards_->tensors[found->second];
-}
-
 std::uint64_t GgufFile::file_bytes() const {
   std::uint64_t bytes = 0;
   for (const Shard& shard : shards_->shards) bytes += shard.file.bytes().size();
   return bytes;
 }
 
+Result<std::span<const std::byte>> GgufFile::slice(const GgufTensor& tensor, std::uint64_t index,
+                                                   std::vector<std::byte>& /*scratch*/) const {
+  const std::uint64_t slices = tensor.slices();
+  LITHE_CHECK(index < slices);
+  const std::size_t bytes = tensor.data.size() / slices;
+  return tensor.data.subspan(static_cast<std::size_t>(index) * bytes, bytes);
+}
+
 void GgufFile::release(const GgufTensor& tensor, std::span<const std::byte> part) const {
   const MappedFile& file = shards_->shards[static_cast<std::size_t>(tensor.shard)].file;
   file.release(static_cast<std::size_t>(part.data() - file.bytes().data()), part.size());
-}
-
-Result<std::optional<std::uint64_t>> GgufFile::optional_uint(std::string_view key) const {
-  const auto found = metadata().find(key);
-  if (found == metadata().end()) return std::optional<std::uint64_t>();
-  if (const auto* value = std::get_if<std::uint64_t>(&found->second)) return std::optional(*value);
-  if (const auto* value = std::get_if<std::int64_t>(&found->second)) {
-    if (*value < 0) return corrupt("{} is {}, expected a number of at least 0", key, *value);
-    return std::optional(static_cast<std::uint64_t>(*value));
-  }
-  return wrong_kind(key, found->second, "an unsigned integer");
-}
-
-Result<std::optional<double>> GgufFile::optional_float(std::string_view key) const {
-  const auto found = metadata().find(key);
-  if (found == metadata().end()) return std::optional<double>();
-  if (const auto* value = std::get_if<double>(&found->second)) return std::optional(*value);
-  if (const auto* value = std::get_if<std::uint64_t>(&found->second)) return std::optional(double(*value));
-  if (const auto* value = std::get_if<std::int64_t>(&found->second)) return std::optional(double(*value));
-  return wrong_kind(key, found->second, "a number");
-}
-
-Result<std::optional<bool>> GgufFile::optional_bool(std::string_view key) const {
-  const auto found = metadata().find(key);
-  if (found == metadata().end()) return std::optional<bool>();
-  if (const auto* value = std::get_if<bool>(&found->second)) return std::optional(*value);
-  return wrong_kind(key, found->second, "a bool");
-}
-
-Result<std::optional<std::string_view>> GgufFile::optional_string(std::string_view key) const {
-  const auto found = metadata().find(key);
-  if (found == metadata().end()) return std::optional<std::string_view>();
-  if (const auto* value = std::get_if<std::string_view>(&found->second)) return std::optional(*value);
-  return wrong_kind(key, found->second, "a string");
-}
-
-Result<std::uint64_t> GgufFile::required_uint(std::string_view key) const {
-  LITHE_ASSIGN_OR_RETURN(const auto value, optional_uint(key));
-  if (!value) return corrupt("{} has no key {}", path().string(), key);
-  return *value;
-}
-
-Result<std::string_view> GgufFile::required_string(std::string_view key) const {
-  LITHE_ASSIGN_OR_RETURN(const auto value, optional_string(key));
-  if (!value) return corrupt("{} has no key {}", path().string(), key);
-  return *value;
-}
-
-const std::vector<std::string_view>* GgufFile::string_array(std::string_view key) const {
-  const auto found = metadata().find(key);
-  return found == metadata().end() ? nullptr : std::get_if<std::vector<std::string_view>>(&found->second);
-}
-
-const std::vector<std::int64_t>* GgufFile::int_array(std::string_view key) const {
-  const auto found = metadata().find(key);
-  return found == metadata().end() ? nullptr : std::get_if<std::vector<std::int64_t>>(&found->second);
 }
 
 }  // namespace lithe::formats

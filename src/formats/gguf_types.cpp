@@ -38,10 +38,4 @@ std::string GgufPair::type_text() const {
   return fmt::format("{}[{}]", wire::kValueNames[element], count);
 }
 
-std::uint64_t GgufTensor::elements() const {
-  std::uint64_t count = 1;
-  for (const std::uint64_t dim : dims) count *= dim;
-  return count;
-}
-
 }  // namespace lithe::formats

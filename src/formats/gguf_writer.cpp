@@ -15,72 +15,12 @@ using namespace wire;
 
 template <typename T>
 void append(std::string& out, T value) {
-  char bytes[sizeof(T)];
-  std::memcpy(bytes, &value, sizeof(T));
-  out.append(bytes, sizeof(T));
+  out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
 void append_string(std::string& out, std::string_view text) {
   append<std::uint64_t>(out, text.size());
   out += text;
-}
-
-constexpr std::uint32_t type_of(bool) {
-  return kBool;
-}
-constexpr std::uint32_t type_of(std::int32_t) {
-  return kI32;
-}
-constexpr std::uint32_t type_of(std::uint32_t) {
-  return kU32;
-}
-constexpr std::uint32_t type_of(std::int64_t) {
-  return kI64;
-}
-constexpr std::uint32_t type_of(std::uint64_t) {
-  return kU64;
-}
-constexpr std::uint32_t type_of(float) {
-  return kF32;
-}
-constexpr std::uint32_t type_of(double) {
-  return kF64;
-}
-
-// One value's type and bytes.
-struct Encoded {
-  std::uint32_t type;
-  std::string bytes;
-};
-
-template <typename T>
-  requires std::is_arithmetic_v<T>
-Encoded encode(T value) {
-  Encoded out{type_of(value), {}};
-  if constexpr (std::is_same_v<T, bool>) {
-    append<std::uint8_t>(out.bytes, value ? 1 : 0);
-  } else {
-    append(out.bytes, value);
-  }
-  return out;
-}
-
-Encoded encode(std::string_view text) {
-  Encoded out{kString, {}};
-  append_string(out.bytes, text);
-  return out;
-}
-Encoded encode(const std::string& text) {
-  return encode(std::string_view(text));
-}
-
-template <typename T>
-Encoded encode(const std::vector<T>& values) {
-  Encoded out{kArray, {}};
-  append<std::uint32_t>(out.bytes, encode(T{}).type);
-  append<std::uint64_t>(out.bytes, values.size());
-  for (const T& value : values) out.bytes += encode(value).bytes;
-  return out;
 }
 
 Result<std::uint64_t> tensor_bytes(const std::string& name, const GgufType& type,
@@ -100,25 +40,6 @@ Result<std::uint64_t> tensor_bytes(const std::string& name, const GgufType& type
 
 }  // namespace
 
-void GgufWriter::put(std::string key, std::uint32_t type, std::string value) {
-  const auto [at, is_new] = keys_.emplace(key, metadata_.size());
-  if (is_new) {
-    metadata_.push_back({std::move(key), std::move(value), type});
-  } else {
-    metadata_[at->second] = {std::move(key), std::move(value), type};
-  }
-}
-
-void GgufWriter::add_metadata(std::string key, Value value) {
-  Encoded encoded = std::visit([](const auto& v) { return encode(v); }, value);
-  put(std::move(key), encoded.type, std::move(encoded.bytes));
-}
-
-void GgufWriter::copy_metadata(const GgufPair& pair) {
-  put(std::string(pair.key), pair.type,
-      std::string(reinterpret_cast<const char*>(pair.value.data()), pair.value.size()));
-}
-
 void GgufWriter::add_tensor(std::string name, DType dtype, std::vector<std::uint64_t> dims) {
   add_tensor(std::move(name), *find_gguf_type(block_format(dtype).gguf_id), std::move(dims));
 }
@@ -133,13 +54,7 @@ Status GgufWriter::begin(const std::filesystem::path& path) {
   append<std::uint32_t>(head, kMaxVersion);
   append<std::uint64_t>(head, tensors_.size());
   append<std::uint64_t>(head, metadata_.size());
-  for (const Pair& pair : metadata_) {
-    if (pair.key.empty()) return invalid("a metadata key is empty");
-    if (pair.key == kAlignmentKey) return invalid("{} is the writer's own: {}", kAlignmentKey, kAlignment);
-    append_string(head, pair.key);
-    append<std::uint32_t>(head, pair.type);
-    head += pair.value;
-  }
+  LITHE_RETURN_IF_ERROR(metadata_.append_to(head));
   std::set<std::string_view> names;
   std::uint64_t offset = 0;
   for (Tensor& tensor : tensors_) {

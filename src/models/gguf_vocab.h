@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "formats/gguf.h"
+#include "formats/metadata.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lithe::models {
@@ -13,9 +13,9 @@ namespace lithe::models {
 /// Borrows the file's bytes. corrupt / not_found: names the key, and the token where there is one.
 /// extra_eos holds the control tokens that end a turn by their name (<|im_end|>, <|eot_id|>, <|endoftext|>,
 /// ...): files often name only one of several (field case 6).
-Result<tokenizer::VocabSpec> vocab_spec(const formats::GgufFile& file);
+Result<tokenizer::VocabSpec> vocab_spec(const formats::Metadata& metadata);
 
 /// tokenizer.chat_template; nothing when the file has none.
-Result<std::optional<std::string_view>> chat_template(const formats::GgufFile& file);
+Result<std::optional<std::string_view>> chat_template(const formats::Metadata& metadata);
 
 }  // namespace lithe::models

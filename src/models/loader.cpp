@@ -55,9 +55,9 @@ Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t col
   const auto bytes =
       row ? checked_mul<std::uint64_t>(*row, static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1)))
           : std::nullopt;
-  if (!bytes || *bytes != tensor.data.size()) {
+  if (!bytes || *bytes != tensor.bytes()) {
     return corrupt("tensor {} of type {} and shape {} cannot have {} bytes", tensor.name, tensor.format->name,
-                   shape_text(tensor.dims), tensor.data.size());
+                   shape_text(tensor.dims), tensor.bytes());
   }
   return {};
 }
@@ -65,7 +65,7 @@ Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t col
 // The tensors of a file by role and layer.
 class Binding {
  public:
-  Status bind(const formats::GgufFile& file, const ArchSpec& spec, const WeightTable& table) {
+  Status bind(const formats::ModelFile& file, const ArchSpec& spec, const WeightTable& table) {
     layers_.resize(spec.layers.size());
     std::vector<std::string> missing;
     for (const WeightEntry& entry : table) {
@@ -94,7 +94,7 @@ class Binding {
                            : model_[static_cast<std::size_t>(role)];
   }
 
-  void warn_of_unused(const formats::GgufFile& file) const {
+  void warn_of_unused(const formats::ModelFile& file) const {
     std::vector<std::string> unused;
     for (const GgufTensor& tensor : file.tensors()) {
       if (!used_.contains(tensor.name)) unused.emplace_back(tensor.name);
@@ -116,7 +116,7 @@ class Binding {
 // Builds the weights in the order in which a forward pass reads them.
 class Builder {
  public:
-  Builder(const formats::GgufFile& file, const Binding& binding, const LoadOptions& options,
+  Builder(const formats::ModelFile& file, const Binding& binding, const LoadOptions& options,
           const kernels::KernelTable& kernels, ThreadPool& pool)
       : file_(file), binding_(binding), options_(options), kernels_(kernels), pool_(pool) {}
 
@@ -129,26 +129,27 @@ class Builder {
   Result<DecoderLayer> layer(std::size_t index, ArchSpec& spec, const WeightTable& table);
   Status bias(Role role, std::size_t layer, Linear& linear, bool& present);
   Status reserve(const ArchSpec& spec, bool own_head);
-  Status check_finite(const GgufTensor& tensor) const;
+  Status check_finite(const GgufTensor& tensor, std::span<const std::byte> data) const;
 
-  const formats::GgufFile& file_;
+  const formats::ModelFile& file_;
   const Binding& binding_;
   const LoadOptions& options_;
   const kernels::KernelTable& kernels_;
   ThreadPool& pool_;
   layers::WeightMemory memory_;
+  std::vector<std::byte> made_;  // a tensor that the file does not hold as it is wanted
   int next_id_ = 0;
 };
 
-Status Builder::check_finite(const GgufTensor& tensor) const {
+Status Builder::check_finite(const GgufTensor& tensor, std::span<const std::byte> data) const {
   const auto cols = static_cast<std::int64_t>(tensor.dims[0]);
   const auto row = static_cast<std::size_t>(*row_bytes(tensor.format->dtype, tensor.dims[0]));
-  const auto rows = static_cast<std::int64_t>(tensor.data.size() / row);
+  const auto rows = static_cast<std::int64_t>(data.size() / row);
   std::atomic<std::int64_t> first_bad{rows};
   pool_.run([&](int worker) {
     std::vector<float> values(static_cast<std::size_t>(cols));
     for (std::int64_t r = worker; r < rows; r += pool_.size()) {
-      tensor.format->decode(tensor.data.data() + static_cast<std::size_t>(r) * row, cols, values.data());
+      tensor.format->decode(data.data() + static_cast<std::size_t>(r) * row, cols, values.data());
       if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
       std::int64_t seen = first_bad.load();
       while (r < seen && !first_bad.compare_exchange_weak(seen, r)) {
@@ -163,9 +164,10 @@ Status Builder::check_finite(const GgufTensor& tensor) const {
 Result<std::vector<float>> Builder::vector(Role role, std::size_t layer) {
   const GgufTensor* tensor = binding_.find(role, layer);
   LITHE_CHECK(tensor != nullptr);
-  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor));
+  LITHE_ASSIGN_OR_RETURN(const auto data, file_.slice(*tensor, 0, made_));
+  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor, data));
   std::vector<float> values(static_cast<std::size_t>(tensor->dims[0]));
-  tensor->format->decode(tensor->data.data(), static_cast<std::int64_t>(values.size()), values.data());
+  tensor->format->decode(data.data(), static_cast<std::int64_t>(values.size()), values.data());
   return values;
 }
 
@@ -178,10 +180,11 @@ Result<layers::Norm> Builder::norm(Role role, std::size_t layer, const ArchSpec&
 Result<Linear> Builder::linear(Role role, std::size_t layer, const WeightTable& table) {
   const GgufTensor* tensor = binding_.find(role, layer);
   LITHE_CHECK(tensor != nullptr);
-  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor));
+  LITHE_ASSIGN_OR_RETURN(const auto data, file_.slice(*tensor, 0, made_));
+  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor, data));
   const DType dtype = tensor->format->dtype;
   const layers::StoredMatrix stored{dtype, static_cast<std::int64_t>(tensor->dims[1]),
-                                    static_cast<std::int64_t>(tensor->dims[0]), tensor->data};
+                                    static_cast<std::int64_t>(tensor->dims[0]), data};
   const auto release = [&](std::span<const std::byte> part) { file_.release(*tensor, part); };
   const Linear::PackedPart packed(release);
   Linear out = Linear::pack(stored, layers::choose_arithmetic(dtype, kernels_, options_.full_precision),
@@ -301,7 +304,7 @@ Status check_runnable(const ArchSpec& spec) {
   return {};
 }
 
-Status read_vocabulary_size(const formats::GgufFile& file, const WeightTable& table, ArchSpec& spec) {
+Status read_vocabulary_size(const formats::ModelFile& file, const WeightTable& table, ArchSpec& spec) {
   const auto entry = std::ranges::find(table, Role::embedding, &WeightEntry::role);
   const GgufTensor* embedding = file.find_tensor(entry->gguf);
   if (embedding == nullptr) return corrupt("the file lacks the tensor {}", entry->gguf);
@@ -310,7 +313,7 @@ Status read_vocabulary_size(const formats::GgufFile& file, const WeightTable& ta
                    shape_text(embedding->dims));
   }
   spec.vocab = static_cast<std::int64_t>(embedding->dims[1]);
-  const auto* tokens = file.string_array("tokenizer.ggml.tokens");
+  const auto* tokens = file.metadata().string_array("tokenizer.ggml.tokens");
   if (tokens != nullptr && std::ssize(*tokens) != spec.vocab) {
     log_info("the vocabulary has {} tokens, the embedding {} rows: ids beyond either are refused",
              tokens->size(), spec.vocab);
@@ -320,12 +323,12 @@ Status read_vocabulary_size(const formats::GgufFile& file, const WeightTable& ta
 
 }  // namespace
 
-Result<LoadedModel> load_model(const formats::GgufFile& file, const LoadOptions& options,
+Result<LoadedModel> load_model(const formats::ModelFile& file, const LoadOptions& options,
                                const kernels::KernelTable& kernels, ThreadPool& pool) {
   LoadedModel model;
-  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.required_string("general.architecture"));
+  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
   LITHE_ASSIGN_OR_RETURN(const Family* family, find_family(architecture));
-  LITHE_ASSIGN_OR_RETURN(model.spec, family->describe(Parameters(file, architecture)));
+  LITHE_ASSIGN_OR_RETURN(model.spec, family->describe(Parameters(file.metadata(), architecture)));
   LITHE_RETURN_IF_ERROR(check_runnable(model.spec));
   const WeightTable table = family->weights(model.spec);
   LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, table, model.spec));

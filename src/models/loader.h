@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "formats/gguf.h"
+#include "formats/model_file.h"
 #include "kernels/kernel_table.h"
 #include "models/arch_spec.h"
 #include "models/decoder.h"
@@ -23,7 +23,7 @@ struct LoadedModel {
 
 /// Packs with all threads and releases the file's pages behind. Errors name the parameter or tensor; unused
 /// tensors are a warning with their names.
-Result<LoadedModel> load_model(const formats::GgufFile& file, const LoadOptions& options,
+Result<LoadedModel> load_model(const formats::ModelFile& file, const LoadOptions& options,
                                const kernels::KernelTable& kernels, ThreadPool& pool);
 
 }  // namespace lithe::models

@@ -20,7 +20,7 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-Result<Model> Model::load(const formats::GgufFile& file, const ModelOptions& options, ThreadPool& pool) {
+Result<Model> Model::load(const formats::ModelFile& file, const ModelOptions& options, ThreadPool& pool) {
   ModelOptions resolved = options;
   if (resolved.kernels == nullptr) {
     LITHE_ASSIGN_OR_RETURN(resolved.kernels, kernels::default_kernel_table());

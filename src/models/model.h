@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "formats/gguf.h"
+#include "formats/model_file.h"
 #include "kernels/kernel_table.h"
 #include "layers/attention.h"
 #include "layers/context.h"
@@ -41,7 +41,7 @@ struct ModelMemory {
 class Model {
  public:
   /// Errors name the parameter or tensor. Unused tensors are a warning with their names.
-  static Result<Model> load(const formats::GgufFile& file, const ModelOptions& options, ThreadPool& pool);
+  static Result<Model> load(const formats::ModelFile& file, const ModelOptions& options, ThreadPool& pool);
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();

@@ -11,7 +11,7 @@ std::string Parameters::full_name(std::string_view key) const {
 
 Result<std::int64_t> Parameters::integer(std::string_view key, std::int64_t least, std::int64_t most) const {
   const std::string name = full_name(key);
-  LITHE_ASSIGN_OR_RETURN(const auto value, file_->optional_uint(name));
+  LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_uint(name));
   if (!value) return corrupt("the file does not state {}", name);
   return integer_or(key, least, most, 0);
 }
@@ -19,7 +19,7 @@ Result<std::int64_t> Parameters::integer(std::string_view key, std::int64_t leas
 Result<std::int64_t> Parameters::integer_or(std::string_view key, std::int64_t least, std::int64_t most,
                                             std::int64_t fallback) const {
   const std::string name = full_name(key);
-  LITHE_ASSIGN_OR_RETURN(const auto value, file_->optional_uint(name));
+  LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_uint(name));
   if (!value) return fallback;
   if (*value > static_cast<std::uint64_t>(most) || static_cast<std::int64_t>(*value) < least) {
     return corrupt("{} = {} is out of range: {} to {}", name, *value, least, most);
@@ -29,7 +29,7 @@ Result<std::int64_t> Parameters::integer_or(std::string_view key, std::int64_t l
 
 Result<double> Parameters::real_or(std::string_view key, double least, double most, double fallback) const {
   const std::string name = full_name(key);
-  LITHE_ASSIGN_OR_RETURN(const auto value, file_->optional_float(name));
+  LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_float(name));
   if (!value) return fallback;
   if (!(*value >= least && *value <= most)) {  // NaN too
     return corrupt("{} = {} is out of range: {} to {}", name, *value, least, most);
@@ -38,7 +38,7 @@ Result<double> Parameters::real_or(std::string_view key, double least, double mo
 }
 
 Result<std::string> Parameters::text_or(std::string_view key, std::string_view fallback) const {
-  LITHE_ASSIGN_OR_RETURN(const auto value, file_->optional_string(full_name(key)));
+  LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_string(full_name(key)));
   return std::string(value.value_or(fallback));
 }
 

@@ -7,18 +7,18 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "formats/gguf.h"
+#include "formats/metadata.h"
 
 namespace lithe::models {
 
 /// Reads "ARCH.key" values. Errors name the key, its value and the range.
 class Parameters {
  public:
-  Parameters(const formats::GgufFile& file, std::string_view architecture)
-      : file_(&file), architecture_(architecture) {}
+  Parameters(const formats::Metadata& metadata, std::string_view architecture)
+      : metadata_(&metadata), architecture_(architecture) {}
 
   const std::string& architecture() const { return architecture_; }
-  const formats::GgufFile& file() const { return *file_; }
+  const formats::Metadata& metadata() const { return *metadata_; }
 
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
@@ -28,7 +28,7 @@ class Parameters {
 
  private:
   std::string full_name(std::string_view key) const;
-  const formats::GgufFile* file_;
+  const formats::Metadata* metadata_;
   std::string architecture_;
 };
 

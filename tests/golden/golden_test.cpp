@@ -148,7 +148,7 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
     const auto file = formats::GgufFile::open(golden_path(mutation.model + std::string(".gguf")));
     ASSERT_TRUE(file.ok());
     formats::GgufWriter writer;
-    for (const formats::GgufPair& pair : file->metadata_pairs()) writer.copy_metadata(pair);
+    for (const formats::GgufPair& pair : file->metadata().pairs()) writer.copy_metadata(pair);
     writer.add_metadata(mutation.key, mutation.value);
     for (const auto& tensor : file->tensors()) {
       writer.add_tensor(std::string(tensor.name), tensor.format->dtype, tensor.dims);

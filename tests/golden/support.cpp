@@ -149,7 +149,7 @@ TinyFile tiny_model(const TinyShape& shape, DType matrices) {
 int reencode(const fs::path& from, const fs::path& to, DType dtype) {
   const formats::GgufFile file = need(formats::GgufFile::open(from));
   formats::GgufWriter writer;
-  for (const formats::GgufPair& pair : file.metadata_pairs()) writer.copy_metadata(pair);
+  for (const formats::GgufPair& pair : file.metadata().pairs()) writer.copy_metadata(pair);
   const auto target = [&](const formats::GgufTensor& tensor) {
     const auto block = static_cast<std::uint64_t>(block_format(dtype).block_elems);
     return tensor.dims.size() == 2 && tensor.dims[0] % block == 0 ? dtype : tensor.format->dtype;

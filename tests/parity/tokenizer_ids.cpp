@@ -15,7 +15,7 @@ namespace {
 lithe::Status run(const char* path) {
   using namespace lithe;
   LITHE_ASSIGN_OR_RETURN(const auto file, formats::GgufFile::open(path));
-  LITHE_ASSIGN_OR_RETURN(const auto spec, models::vocab_spec(file));
+  LITHE_ASSIGN_OR_RETURN(const auto spec, models::vocab_spec(file.metadata()));
   LITHE_ASSIGN_OR_RETURN(const auto tokenizer, tokenizer::Tokenizer::create(spec));
   std::uint8_t size[4];
   std::string text;

@@ -62,7 +62,7 @@ Result<LayerSpec> describe_layer(const Parameters& parameters, std::int64_t hidd
 Result<ArchSpec> describe_dense(const Parameters& parameters, RopeKind rope) {
   ArchSpec spec;
   spec.family = parameters.architecture();
-  LITHE_ASSIGN_OR_RETURN(const auto name, parameters.file().optional_string("general.name"));
+  LITHE_ASSIGN_OR_RETURN(const auto name, parameters.metadata().optional_string("general.name"));
   spec.name = std::string(name.value_or(""));
   LITHE_ASSIGN_OR_RETURN(const auto count, parameters.integer("block_count", 1, Limits::layers));
   LITHE_ASSIGN_OR_RETURN(spec.context, parameters.integer("context_length", 1, Limits::context));

@@ -181,10 +181,10 @@ TEST_F(Convert, MetadataGoesOverAndTheFileTypeIsNew) {
   ASSERT_TRUE(run("in.gguf", "out.gguf", DType::q5_k).ok());
   const auto out = GgufFile::open(folder_ / "out.gguf");
   ASSERT_TRUE(out.ok());
-  EXPECT_EQ(**out->optional_uint("general.file_type"), 16u);
-  EXPECT_EQ(**out->optional_uint("general.quantization_version"), 2u);
-  EXPECT_EQ(out->string_array("tokenizer.ggml.tokens")->at(1), "b");
-  EXPECT_EQ(out->metadata_pairs()[1].key, "general.file_type") << "in its old place";
+  EXPECT_EQ(**out->metadata().optional_uint("general.file_type"), 16u);
+  EXPECT_EQ(**out->metadata().optional_uint("general.quantization_version"), 2u);
+  EXPECT_EQ(out->metadata().string_array("tokenizer.ggml.tokens")->at(1), "b");
+  EXPECT_EQ(out->metadata().pairs()[1].key, "general.file_type") << "in its old place";
 }
 
 TEST_F(Convert, WhatIsNotFiniteNeverReachesAFile) {
@@ -270,7 +270,7 @@ TEST_F(Convert, SplitsAreMerged) {
   const auto out = GgufFile::open(folder_ / "out.gguf");
   ASSERT_TRUE(out.ok()) << out.status().message();
   EXPECT_EQ(out->tensors().size(), 2u);
-  EXPECT_EQ(out->metadata().count("split.count"), 0u);
+  EXPECT_EQ(out->metadata().contains("split.count"), false);
   EXPECT_EQ(out->shard_count(), 1);
 }
 

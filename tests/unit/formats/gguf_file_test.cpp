@@ -58,7 +58,7 @@ TEST(GgufWriter, RoundTripsEveryKindOfValueAndFormat) {
 
   const auto file = GgufFile::open(folder / "m.gguf");
   ASSERT_TRUE(file.ok()) << file.status().message();
-  const auto& metadata = file->metadata();
+  const auto& metadata = file->metadata().values();
   EXPECT_EQ(metadata.size(), 14u);
   EXPECT_EQ(std::get<bool>(metadata.at("bool")), true);
   EXPECT_EQ(std::get<std::int64_t>(metadata.at("i32")), -5);
@@ -90,7 +90,7 @@ TEST(GgufWriter, RoundTripsEveryKindOfValueAndFormat) {
 
   // A copy, pair by pair and tensor by tensor, is the same file.
   GgufWriter copy;
-  for (const GgufPair& pair : file->metadata_pairs()) copy.copy_metadata(pair);
+  for (const GgufPair& pair : file->metadata().pairs()) copy.copy_metadata(pair);
   for (const GgufTensor& tensor : file->tensors())
     copy.add_tensor(std::string(tensor.name), tensor.type(), tensor.dims);
   expect_ok(copy.begin(folder / "copy.gguf"));
@@ -155,19 +155,20 @@ TEST(GgufFile, TypedAccessSaysWhatIsWrong) {
   expect_ok(writer.commit());
   const auto file = GgufFile::open(folder / "m.gguf");
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(**file->optional_uint("n"), 7u);
-  EXPECT_EQ(**file->optional_float("n"), 7.0);
-  EXPECT_EQ(**file->optional_float("x"), 0.5);
-  EXPECT_EQ(**file->optional_bool("yes"), true);
-  EXPECT_EQ(**file->optional_string("name"), "llama");
-  EXPECT_EQ(file->int_array("list")->size(), 2u);
-  EXPECT_EQ(file->string_array("list"), nullptr);
-  EXPECT_FALSE(file->optional_uint("absent")->has_value());
-  EXPECT_EQ(file->optional_uint("minus").status().code(), Code::corrupt);
-  EXPECT_EQ(file->optional_uint("x").status().message(), "x is a float, expected an unsigned integer");
-  EXPECT_EQ(file->optional_bool("n").status().code(), Code::corrupt);
-  EXPECT_EQ(file->optional_string("yes").status().code(), Code::corrupt);
-  EXPECT_NE(file->required_uint("absent").status().message().find("m.gguf has no key absent"),
+  EXPECT_EQ(**file->metadata().optional_uint("n"), 7u);
+  EXPECT_EQ(**file->metadata().optional_float("n"), 7.0);
+  EXPECT_EQ(**file->metadata().optional_float("x"), 0.5);
+  EXPECT_EQ(**file->metadata().optional_bool("yes"), true);
+  EXPECT_EQ(**file->metadata().optional_string("name"), "llama");
+  EXPECT_EQ(file->metadata().int_array("list")->size(), 2u);
+  EXPECT_EQ(file->metadata().string_array("list"), nullptr);
+  EXPECT_FALSE(file->metadata().optional_uint("absent")->has_value());
+  EXPECT_EQ(file->metadata().optional_uint("minus").status().code(), Code::corrupt);
+  EXPECT_EQ(file->metadata().optional_uint("x").status().message(),
+            "x is a float, expected an unsigned integer");
+  EXPECT_EQ(file->metadata().optional_bool("n").status().code(), Code::corrupt);
+  EXPECT_EQ(file->metadata().optional_string("yes").status().code(), Code::corrupt);
+  EXPECT_NE(file->metadata().required_uint("absent").status().message().find("it has no key absent"),
             std::string::npos);
 }
 
@@ -226,7 +227,7 @@ TEST_F(Split, OpensFromAnyShard) {
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ(file->shard_count(), 3);
     EXPECT_EQ(file->tensors().size(), 4u);
-    EXPECT_EQ(**file->optional_string("general.architecture"), "llama");
+    EXPECT_EQ(**file->metadata().optional_string("general.architecture"), "llama");
     EXPECT_EQ(file->find_tensor("c")->shard, 2);
     EXPECT_EQ(static_cast<char>(file->find_tensor("d")->data[0]), 'd');
     EXPECT_EQ(file->path().filename(), name(1));
