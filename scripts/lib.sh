@@ -7,7 +7,8 @@ say() { printf '\n== %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 build_packages=(g++ cmake ninja-build ccache pkg-config python3 python3-pip ca-certificates libfmt-dev libspdlog-dev
-  nlohmann-json3-dev libcli11-dev libhwy-dev libpcre2-dev libutf8proc-dev libedit-dev)
+  nlohmann-json3-dev libcli11-dev libhwy-dev libpcre2-dev libutf8proc-dev libedit-dev
+  libcurl4-openssl-dev libssl-dev)
 test_packages=(git clang-16 clang-tidy-16 clang-format-16 libclang-rt-16-dev llvm-16 libgtest-dev libgmock-dev
   googletest g++-aarch64-linux-gnu qemu-user)
 

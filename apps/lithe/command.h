@@ -18,6 +18,7 @@ Run add_convert(CLI::App& app);
 Run add_detokenize(CLI::App& app);
 Run add_eval(CLI::App& app);
 Run add_inspect(CLI::App& app);
+Run add_pull(CLI::App& app);
 Run add_run(CLI::App& app);
 Run add_template(CLI::App& app);
 Run add_tokenize(CLI::App& app);

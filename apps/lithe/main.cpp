@@ -38,6 +38,7 @@ constexpr std::initializer_list<Command> kCommands = {
     {"eval", "Measure quality: perplexity, divergence from a reference, logits", add_eval},
     {"convert", "Write a model file in another type", add_convert},
     {"inspect", "Show what is in a model file and what it needs", add_inspect},
+    {"pull", "Fetch a model from the Hugging Face hub", add_pull},
     {"template", "Show a conversation as the model reads it", add_template},
     {"tokenize", "Show the token ids of a text", add_tokenize},
     {"detokenize", "Show the text of token ids", add_detokenize},

@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "hub/pull.h"
 #include "values.h"
 
 namespace lithe::app {
@@ -82,7 +83,8 @@ Result<std::vector<std::int64_t>> parse_list(const std::string& flag, const std:
 // --- ModelFlags ---------------------------------------------------------------------------------------------------------
 
 void ModelFlags::add(CLI::App& app, Text text) {
-  app.add_option("-m,--model,model", model, "Model file (GGUF), or a name in the model cache")
+  app.add_option("-m,--model,--hf,--hf-repo,model", model,
+                 "Model file (GGUF), a name in the model cache, or org/name[:TYPE] that `lithe pull` fetched")
       ->type_name("MODEL");
   app.add_option("-t,--threads", threads,
                  "Threads; default: physical cores within the cgroup quota and affinity")
@@ -125,6 +127,11 @@ Result<std::string> ModelFlags::path() const {
     for (const std::string& name : {model, model + ".gguf"}) {
       if (fs::exists(fs::path(cache) / name, ignored)) return (fs::path(cache) / name).string();
     }
+  }
+  if (hub::looks_like_repo(model)) {
+    LITHE_ASSIGN_OR_RETURN(const hub::Repo repo, hub::parse_repo(model));
+    LITHE_ASSIGN_OR_RETURN(const fs::path found, hub::find_cached(hub::settings_from_environment(), repo));
+    return found.string();
   }
   return not_found("there is no model {}: neither a file, nor in {}", printable(model, 400), cache);
 }

@@ -21,7 +21,7 @@ struct ModelFlags {
   enum class Text : bool { no, yes };
   /// text: adds the chat template's flags.
   void add(CLI::App& app, Text text);
-  /// A path as given, a name in the model cache, or the default model when nothing was given. not_found says how to
+  /// A path as given, a name in the model cache or in the hub's, or the default model when nothing was given. not_found says how to
   /// get one.
   Result<std::string> path() const;
   Result<ModelOptions> options() const;

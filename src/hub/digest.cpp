@@ -1,0 +1,117 @@
+#include "hub/digest.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+
+namespace lithe::hub {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{256} << 10;  // stays in a core's own cache
+
+bool is_hex(const std::string& text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+}  // namespace
+
+DigestKind digest_kind(const std::string& etag) {
+  if (!is_hex(etag)) return DigestKind::none;
+  return etag.size() == 64 ? DigestKind::sha256 : etag.size() == 40 ? DigestKind::git_sha1 : DigestKind::none;
+}
+
+struct Digest::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Digest::Digest(DigestKind kind, std::uint64_t size) : state_(std::make_unique<State>()) {
+  if (kind == DigestKind::none) return;
+  const EVP_MD* algorithm = kind == DigestKind::sha256 ? EVP_sha256() : EVP_sha1();
+  LITHE_CHECK(state_->context != nullptr && EVP_DigestInit_ex(state_->context, algorithm, nullptr) == 1);
+  if (kind == DigestKind::git_sha1) {
+    const std::string head = fmt::format("blob {}", size);
+    update(std::as_bytes(std::span(head.c_str(), head.size() + 1)));  // with the NUL
+  }
+}
+
+Digest::~Digest() = default;
+
+void Digest::update(std::span<const std::byte> bytes) {
+  LITHE_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
+}
+
+std::string Digest::hex() {
+  unsigned char raw[EVP_MAX_MD_SIZE];
+  unsigned length = 0;
+  LITHE_CHECK(EVP_DigestFinal_ex(state_->context, raw, &length) == 1);
+  std::string out;
+  for (unsigned i = 0; i < length; ++i) out += fmt::format("{:02x}", raw[i]);
+  return out;
+}
+
+TrailingDigest::TrailingDigest(int fd, DigestKind kind, std::uint64_t size)
+    : fd_(fd), digest_(kind, size), size_(size), thread_([this] { work(); }) {}
+
+TrailingDigest::~TrailingDigest() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TrailingDigest::available(std::uint64_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    available_ = bytes;
+  }
+  changed_.notify_all();
+}
+
+Result<std::string> TrailingDigest::finish() {
+  available(size_);
+  thread_.join();
+  LITHE_RETURN_IF_ERROR(status_);
+  return digest_.hex();
+}
+
+void TrailingDigest::work() {
+  while (done_ < size_) {
+    std::uint64_t end = 0;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || available_ > done_; });
+      if (stop_) return;
+      end = std::min({available_, size_, done_ + 16 * kPiece});
+    }
+    if (Status status = catch_up(end); !status.ok()) {
+      status_ = std::move(status);  // read after join() only
+      return;
+    }
+  }
+}
+
+Status TrailingDigest::catch_up(std::uint64_t end) {
+  std::vector<std::byte> buffer(kPiece);
+  while (done_ < end) {
+    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, end - done_));
+    const ssize_t got = ::pread(fd_, buffer.data(), wanted, static_cast<off_t>(done_));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      return io_error("cannot read a download back: {}", got < 0 ? std::strerror(errno) : "it was cut short");
+    digest_.update(std::span(buffer).first(static_cast<std::size_t>(got)));
+    done_ += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+}  // namespace lithe::hub
