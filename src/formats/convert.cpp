@@ -81,19 +81,6 @@ bool divides(DType dtype, std::uint64_t columns) {
   return columns % static_cast<std::uint64_t>(block_format(dtype).block_elems) == 0;
 }
 
-DType smaller_block(DType dtype) {
-  switch (dtype) {
-    case DType::q4_k:
-      return DType::q5_0;
-    case DType::q5_k:
-      return DType::q5_1;
-    case DType::q6_k:
-      return DType::q8_0;
-    default:
-      return DType::f16;
-  }
-}
-
 struct Policy {
   DType target;
   bool pure;
@@ -125,7 +112,7 @@ Result<PlannedTensor> plan_tensor(const Policy& policy, const GgufTensor& tensor
     const DType wanted = policy.wanted(tensor);
     const std::uint64_t columns = columns_of(tensor);
     DType chosen = wanted;
-    while (!divides(chosen, columns)) chosen = smaller_block(chosen);
+    while (!divides(chosen, columns)) chosen = block_format(chosen).fallback;
     planned.type = &gguf_type(chosen);
     if (chosen != wanted) planned.wanted = &gguf_type(wanted);
   }
@@ -138,38 +125,9 @@ Result<PlannedTensor> plan_tensor(const Policy& policy, const GgufTensor& tensor
   return planned;
 }
 
-// The numbers that GGUF's general.file_type gives to "mostly this type".
-std::uint32_t file_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return 0;
-    case DType::f16:
-      return 1;
-    case DType::bf16:
-      return 32;
-    case DType::q8_0:
-      return 7;
-    case DType::q4_0:
-      return 2;
-    case DType::q4_1:
-      return 3;
-    case DType::q5_0:
-      return 8;
-    case DType::q5_1:
-      return 9;
-    case DType::q4_k:
-      return 14;
-    case DType::q5_k:
-      return 16;
-    case DType::q6_k:
-      return 18;
-  }
-  return 0;
-}
-
 // The greatest magnitude an output of this type can hold without an infinity: f16 scales and minima bound the blocks.
 float greatest_value(const BlockFormat& format) {
-  if (format.dtype == DType::f32) return FLT_MAX;
+  if (format.dtype == DType::f32 || format.dtype == DType::mxfp4) return FLT_MAX;
   return format.dtype == DType::bf16 ? 0x1.fep127f : 65504.0f;
 }
 
@@ -270,7 +228,7 @@ void declare(const ModelFile& file, const ConversionPlan& plan, GgufWriter& writ
   for (const GgufPair& pair : file.metadata().pairs()) {
     if (!pair.key.starts_with("split.") && pair.key != "general.alignment") writer.copy_metadata(pair);
   }
-  writer.add_metadata("general.file_type", file_type(plan.target));
+  writer.add_metadata("general.file_type", block_format(plan.target).file_type);
   if (block_format(plan.target).quantized())
     writer.add_metadata("general.quantization_version", std::uint32_t{2});
   for (const PlannedTensor& planned : plan.tensors) {

@@ -40,8 +40,7 @@ struct ConversionPlan {
 /// * Vectors, norms, routers and other small or delicate tensors keep the type they have.
 /// * The others get `target`. For a quantised target, unless `pure`, the output head (or the embedding it is tied to)
 ///   gets Q6_K, or Q8_0 where that is the target or its rows do not divide into the target's blocks.
-/// * Where the target's block does not divide the row: Q4_K -> Q5_0, Q5_K -> Q5_1, Q6_K -> Q8_0, and F16 where 32 does
-///   not divide it either.
+/// * Where the target's block does not divide the row, BlockFormat::fallback.
 /// unsupported: a tensor that must be converted has a type Lithe does not decode.
 /// The plan borrows the file's tensors.
 Result<ConversionPlan> plan_conversion(const ModelFile& file, DType target, bool pure);

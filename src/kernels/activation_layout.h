@@ -2,7 +2,8 @@
 //
 //   f32    float[cols]
 //   bf16   u16[cols rounded up to even], the odd one zero
-//   int8   per block of 32 columns: s8[32] codes, then Int8Params; after the last block s32[2 * blocks]: half_init
+//   int8   per block of 32 columns: s8[32] codes, then Int8Params; after the last block s32[2 * blocks]: half_init,
+//          s16[2 * blocks]: pair_sums
 //
 // A row's bytes are an odd multiple of 64, so that the rows of a tile never fall into the same set of a cache.
 #pragma once
@@ -41,12 +42,20 @@ constexpr std::size_t half_init_offset(std::int64_t cols) {
   return static_cast<std::size_t>(cols / kBlockCols) * kInt8BlockBytes;
 }
 
+/// The row's s16[2 * blocks]: -kPairFactor * (sum of 16 codes), for the formats whose scales per 16 are integers. q3_k
+/// multiplies them by its scales: its zero is code 4. q2_k by its minima, and divides by the factor again.
+inline constexpr int kPairFactor = 4;
+static_assert(kPairFactor == packed_layout(DType::q3_k).zero());
+constexpr std::size_t pair_sums_offset(std::int64_t cols) {
+  return half_init_offset(cols) + static_cast<std::size_t>(cols / kBlockCols) * 2 * sizeof(std::int32_t);
+}
+
 constexpr std::size_t activation_row_bytes(Arithmetic arithmetic, std::int64_t cols) {
   const auto n = static_cast<std::size_t>(cols);
   std::size_t bytes = n * 4;
   if (arithmetic == Arithmetic::bf16) bytes = (n + 1) / 2 * 4;
   if (arithmetic == Arithmetic::int8)
-    bytes = half_init_offset(cols) + n / kBlockCols * 2 * sizeof(std::int32_t);
+    bytes = pair_sums_offset(cols) + n / kBlockCols * 2 * sizeof(std::int16_t);
   return ((bytes + 63) / 64 | 1) * 64;
 }
 

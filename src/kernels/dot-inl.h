@@ -2,6 +2,7 @@
 //
 // All routes give the same integer: sum of code * activation over 32 columns (16 for each half of q6_k), shifted left
 // by the format's code_shift, plus Int8Params::init. So the float that follows has the same bits on every ISA with FMA.
+// q2_k and q3_k multiply the sum of each half by its integer scale before they become one float.
 //   AVX-512 VNNI  vpdpbusd on codes already shifted.
 //   SSSE3, AVX2   vpmaddubsw on small codes, as many summed in 16 bits as cannot overflow, then one vpmaddwd that
 //                 widens and shifts at once. 8-bit codes are two 4-bit planes.
@@ -26,11 +27,14 @@ struct CodeKind {
   int shift;  // code_shift: symmetric formats only
   bool min;
   int halves;  // 2: a scale for each 16 columns
+  bool pairs;  // ... which is an integer
 };
+constexpr CodeKind code_kind(const PackedLayout& layout) {
+  return {layout.code_bits, layout.pairs() ? 0 : layout.code_shift, layout.has_min(), layout.halves(),
+          layout.pairs()};
+}
 template <DType kType>
-inline constexpr CodeKind kCodeKind = {packed_layout(kType).code_bits, packed_layout(kType).code_shift,
-                                       packed_layout(kType).has_min(),
-                                       packed_layout(kType).kind == ScaleKind::k_signed ? 2 : 1};
+inline constexpr CodeKind kCodeKind = code_kind(packed_layout(kType));
 
 /// Four neighbouring activations, in every lane.
 HWY_INLINE hn::Vec<DI8> broadcast_quad(const std::byte* codes) {
@@ -48,6 +52,18 @@ inline constexpr int kPlanes = 1;
 template <CodeKind kKind>
 inline constexpr int kDotSums = kKind.halves;
 
+/// total + the sum of the two products in each lane.
+HWY_INLINE VI add_pair_products(VI total, VI16 a, VI16 b) {
+  total.raw = _mm512_dpwssd_epi32(total.raw, a.raw, b.raw);
+  return total;
+}
+/// Scale h of each pair as BlockDot::weigh wants it: a sum of 16 columns fits into the low half of its lane.
+template <int h>
+HWY_INLINE VI16 spread_scale(VI16 pairs) {
+  const auto lanes = hn::BitCast(du, pairs);
+  return hn::BitCast(di16, h == 0 ? hn::And(lanes, hn::Set(du, 0xffffu)) : hn::ShiftRight<16>(lanes));
+}
+
 template <CodeKind kKind>
 struct BlockDot {
   VI sum[kKind.halves];
@@ -62,6 +78,10 @@ struct BlockDot {
   template <int h>
   HWY_INLINE VI finish(const VI (&)[kKind.halves]) const {
     return sum[h];
+  }
+  HWY_INLINE VI weigh(VI total, const VI16 (&scales)[2]) const {
+    return add_pair_products(add_pair_products(total, hn::BitCast(di16, sum[0]), scales[0]),
+                             hn::BitCast(di16, sum[1]), scales[1]);
   }
 };
 
@@ -87,11 +107,24 @@ HWY_INLINE VI widen_pairs(VI16 a, VI16 b) {
 #endif
 }
 
+HWY_INLINE VI add_pair_products(VI total, VI16 a, VI16 b) {
+  return hn::Add(total, widen_pairs(a, b));
+}
+/// Scale h of each pair, twice: the sums of 16 columns are pairs themselves.
+template <int h>
+HWY_INLINE VI16 spread_scale(VI16 pairs) {
+  alignas(16) static constexpr std::uint8_t kBytes[16] = {
+      2 * h,     2 * h + 1, 2 * h,     2 * h + 1, 2 * h + 4,  2 * h + 5,  2 * h + 4,  2 * h + 5,
+      2 * h + 8, 2 * h + 9, 2 * h + 8, 2 * h + 9, 2 * h + 12, 2 * h + 13, 2 * h + 12, 2 * h + 13};
+  return hn::TableLookupBytes(pairs, hn::BitCast(di16, hn::LoadDup128(du8, kBytes)));
+}
+
 template <CodeKind kKind>
 inline constexpr int kPlaneBits = kKind.bits == 8 ? 4 : kKind.bits;
 /// Quads whose products (two a lane, |x| <= 127) fit into 16 bits together: 8, 4, 2.
 template <CodeKind kKind>
-inline constexpr int kDotGroup = kPlaneBits<kKind> == 4   ? 8
+inline constexpr int kDotGroup = kKind.pairs              ? 4
+                                 : kPlaneBits<kKind> == 4 ? 8
                                  : kPlaneBits<kKind> == 5 ? 4
                                                           : 2;
 template <CodeKind kKind>
@@ -111,6 +144,10 @@ struct BlockDot {
       const VI16 product = multiply_pairs(codes[p], x);
       VI16& s = sum[p][q / kGroup];
       s = q % kGroup == 0 ? product : hn::Add(s, product);
+      // One after another: else the compiler makes a tree of the sums and runs out of registers.
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+      asm("" : "+x"(s.raw));
+#endif
     });
   }
   template <int h>
@@ -125,6 +162,9 @@ struct BlockDot {
     }
     return total;
   }
+  HWY_INLINE VI weigh(VI total, const VI16 (&scales)[2]) const {
+    return add_pair_products(add_pair_products(total, sum[0][0], scales[0]), sum[0][1], scales[1]);
+  }
 };
 
 #else  // NEON, and whatever else Highway's static target may be
@@ -136,17 +176,32 @@ inline constexpr int kPlanes = 1;
 template <CodeKind kKind>
 inline constexpr int kDotSums = kKind.halves;
 
+template <int h>
+HWY_INLINE VI half_of_pairs(VI16 pairs) {
+  const VI lanes = hn::BitCast(di, pairs);
+  return hn::ShiftRight<16>(h == 0 ? hn::ShiftLeft<16>(lanes) : lanes);
+}
+HWY_INLINE VI add_pair_products(VI total, VI16 a, VI16 b) {
+  total = hn::Add(total, hn::Mul(half_of_pairs<0>(a), half_of_pairs<0>(b)));
+  return hn::Add(total, hn::Mul(half_of_pairs<1>(a), half_of_pairs<1>(b)));
+}
+/// Scale h of each pair as a lane.
+template <int h>
+HWY_INLINE VI16 spread_scale(VI16 pairs) {
+  return hn::BitCast(di16, half_of_pairs<h>(pairs));
+}
+
 template <CodeKind kKind>
 struct BlockDot {
   VI sum[kKind.halves];
   HWY_INLINE void begin(const VI (&)[kKind.halves]) {
     // Codes become signed below, so that Int8Params::init has nothing to take off.
-    unroll<kKind.halves>([&](auto h) LITHE_SIMD { sum[h] = hn::Set(di, kMagicBits); });
+    unroll<kKind.halves>([&](auto h) LITHE_SIMD { sum[h] = hn::Set(di, kKind.pairs ? 0 : kMagicBits); });
   }
   template <int q>
   HWY_INLINE void add(const VU8 (&codes)[1], hn::Vec<DI8> x) {
     VI& s = sum[kKind.halves == 2 ? q / 4 : 0];
-    const VU8 zero_point = hn::Set(du8, kKind.min ? std::uint8_t{0} : std::uint8_t{128});
+    const VU8 zero_point = hn::Set(du8, kKind.min || kKind.pairs ? std::uint8_t{0} : std::uint8_t{128});
     const hn::Vec<DI8> w = hn::BitCast(di8, hn::Xor(codes[0], zero_point));
 #if HWY_TARGET == HWY_NEON
     const int16x8_t low = vmull_s8(vget_low_s8(w.raw), vget_low_s8(x.raw));
@@ -168,18 +223,34 @@ struct BlockDot {
   HWY_INLINE VI finish(const VI (&)[kKind.halves]) const {
     return sum[h];
   }
+  HWY_INLINE VI weigh(VI total, const VI16 (&scales)[2]) const {
+    unroll<2>([&](auto h)
+                  LITHE_SIMD { total = hn::Add(total, hn::Mul(sum[h], hn::BitCast(di, scales[h]))); });
+    return total;
+  }
 };
 
 #endif
 
+/// What a block of a prepared row has in the row's tail for formats with a scale per 16: bytes a block, and where.
+template <CodeKind kKind>
+inline constexpr std::size_t kTailBytes = kKind.pairs ? 2 * sizeof(std::int16_t) : 2 * sizeof(std::int32_t);
+template <CodeKind kKind>
+HWY_INLINE const std::byte* tail_of(const std::byte* row, std::int64_t cols, std::int64_t block) {
+  return row + (kKind.pairs ? pair_sums_offset(cols) : half_init_offset(cols)) +
+         static_cast<std::size_t>(block) * kTailBytes<kKind>;
+}
+
 /// The integers that a row's accumulators start from, for the block at `block` of a prepared row.
 template <CodeKind kKind>
-HWY_INLINE void load_init(const std::byte* block, const std::int32_t* half_init, VI (&init)[kKind.halves]) {
-  if constexpr (kKind.min) {
+HWY_INLINE void load_init(const std::byte* block, const std::byte* tail, VI (&init)[kKind.halves]) {
+  if constexpr (kKind.pairs) {
+    init[0] = init[1] = hn::Zero(di);
+  } else if constexpr (kKind.min) {
     init[0] = hn::Set(di, kMagicBits);
   } else if constexpr (kKind.halves == 2) {
-    init[0] = hn::Set(di, half_init[0]);
-    init[1] = hn::Set(di, half_init[1]);
+    init[0] = hn::Set(di, load_int(tail));
+    init[1] = hn::Set(di, load_int(tail + 4));
   } else {
     init[0] = hn::Set(di, load_int(block + kBlockCols));
   }
@@ -198,6 +269,51 @@ HWY_INLINE VF add_scaled(VF acc, VI total, const std::byte* params, VF scale) {
 }
 HWY_INLINE VF add_min(VF acc, const std::byte* params, VF min) {
   return hn::MulAdd(min, hn::Set(df, load_float(params + offsetof(Int8Params, scaled_sum))), acc);
+}
+
+/// The scales of a block as the integer product wants them.
+template <CodeKind kKind>
+struct DotScales {
+  VF scale[kKind.pairs ? 1 : kKind.halves];
+  VF min;
+  VI16 half[2];  // pairs: the scales, spread
+  VI16 second;   // pairs: what the sums of activations are multiplied by
+};
+template <DType kType>
+HWY_INLINE DotScales<kCodeKind<kType>> load_dot_scales(const std::byte* panel, std::int64_t block, int v) {
+  constexpr CodeKind kKind = kCodeKind<kType>;
+  DotScales<kKind> s;
+  if constexpr (kKind.pairs) {
+    const SuperScales super = load_super_scales<kType>(panel, block, v);
+    const HalfScales half = load_half_scales<kType>(panel, block, v);
+    s.scale[0] = super.d;
+    if constexpr (kKind.min) s.min = hn::Mul(super.min, hn::Set(df, 1.0f / kPairFactor));
+    unroll<2>([&](auto h) LITHE_SIMD { s.half[h] = spread_scale<h>(half.scale); });
+    s.second = half.second;
+  } else {
+    const BlockScales scales = load_scales<kType>(panel, block, v);
+    unroll<kKind.halves>([&](auto h) LITHE_SIMD { s.scale[h] = scales.scale[h]; });
+    if constexpr (kKind.min) s.min = scales.min[0];
+  }
+  return s;
+}
+
+/// acc + a block's part of an output: its integer sums, the row's parameters of the block, the weights' scales.
+template <CodeKind kKind>
+HWY_INLINE VF add_block(VF acc, const BlockDot<kKind>& dot, const VI (&init)[kKind.halves],
+                        const std::byte* params, const std::byte* tail, const DotScales<kKind>& scales) {
+  if constexpr (kKind.pairs) {
+    const VI16 sums = hn::BitCast(di16, hn::Set(di, load_int(tail)));
+    const VI zero = hn::Set(di, kMagicBits), second = add_pair_products(zero, scales.second, sums);
+    acc = add_scaled(acc, dot.weigh(kKind.min ? zero : second, scales.half), params, scales.scale[0]);
+    if constexpr (kKind.min) acc = add_scaled(acc, second, params, scales.min);
+  } else {
+    unroll<kKind.halves>([&](auto h) LITHE_SIMD {
+      acc = add_scaled(acc, dot.template finish<h>(init), params, scales.scale[h]);
+    });
+    if constexpr (kKind.min) acc = add_min(acc, params, scales.min);
+  }
+  return acc;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -86,12 +86,12 @@ HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::
           unroll<4>([&](auto j) LITHE_SIMD {
             const auto byte = hn::And(hn::ShiftRight<8 * j>(quad), hn::Set(du, 255u));
             const VF code = hn::ConvertTo(df, hn::BitCast(di, byte));
+            constexpr int kHalf = kLayout.halves() == 2 ? q / 4 : 0;
             VF value;
             if constexpr (kLayout.has_min()) {
-              value = hn::Add(hn::Mul(scales.scale[0], code), scales.min);
+              value = hn::Add(hn::Mul(scales.scale[kHalf], code), scales.min[kHalf]);
             } else {
-              constexpr int kHalf = kLayout.kind == ScaleKind::k_signed ? q / 4 : 0;
-              constexpr float kZero = 128 >> kLayout.code_shift;
+              constexpr float kZero = kLayout.zero();
               value = hn::Mul(scales.scale[kHalf], hn::Sub(code, hn::Set(df, kZero)));
             }
             hn::Store(value, df, out + (q * 4 + j) * kPanelRows + v * kLanes);
@@ -101,6 +101,8 @@ HWY_NOINLINE void decode_chunk(const std::byte* panel, std::int64_t begin, std::
     }
   }
 }
+
+using DecodeChunk = void(const std::byte* panel, std::int64_t begin, std::int64_t end, float* out);
 
 FloatTile first_tile(const MatmulJob& job, std::int64_t row) {
   FloatTile tile = {};
@@ -142,8 +144,7 @@ HWY_NOINLINE void one_row_direct(const MatmulJob& job) {
 }
 
 /// Through L1, a few columns of several panels at a time.
-template <DType kType>
-HWY_NOINLINE void one_row_decoded(const MatmulJob& job) {
+void one_row_decoded(const MatmulJob& job, DecodeChunk* decode) {
   constexpr std::int64_t kCols = 64;
   constexpr std::size_t kPanelBytes = kCols * kPanelRows * sizeof(float);
   static_assert(kOneRowPanels * kPanelBytes <= kDecodeScratch && kOneRowPanels <= kGroupPanels);
@@ -157,9 +158,8 @@ HWY_NOINLINE void one_row_decoded(const MatmulJob& job) {
     for (std::int64_t c = 0; c < cols; c += kCols) {
       const std::int64_t c_end = std::min(c + kCols, cols);
       for (int i = 0; i < panels; ++i) {
-        decode_chunk<kType>(
-            job.weights.panel(p + i), c, c_end,
-            reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelBytes));
+        decode(job.weights.panel(p + i), c, c_end,
+               reinterpret_cast<float*>(job.scratch.data() + static_cast<std::size_t>(i) * kPanelBytes));
       }
       tile.x = x + c * static_cast<std::int64_t>(sizeof(float));
       tile.steps = c_end - c;
@@ -227,13 +227,15 @@ HWY_NOINLINE void chunked(const MatmulJob& job, const Decode& decode) {
   }
 }
 
+void several_rows(const MatmulJob& job, DecodeChunk* decode) {
+  chunked(job, [&](std::int64_t panel, std::int64_t begin, std::int64_t end, float* out) {
+    decode(job.weights.panel(panel), begin, end, out);
+  });
+}
+
 template <DType kType>
 void run(const MatmulJob& job) {
-  if (job.row_end - job.row_begin > 1) {
-    return chunked(job, [&](std::int64_t panel, std::int64_t begin, std::int64_t end, float* out) {
-      decode_chunk<kType>(job.weights.panel(panel), begin, end, out);
-    });
-  }
+  if (job.row_end - job.row_begin > 1) return several_rows(job, decode_chunk<kType>);
   if constexpr (kType == DType::f32) {
     one_row_direct<LoadPlain>(job);
   } else if constexpr (kType == DType::f16) {
@@ -241,7 +243,7 @@ void run(const MatmulJob& job) {
   } else if (kType == DType::bf16 && job.weights.cols % 2 == 0) {
     one_row_direct<LoadBf16>(job);
   } else {
-    one_row_decoded<kType>(job);
+    one_row_decoded(job, decode_chunk<kType>);
   }
 }
 

@@ -24,7 +24,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kChunkBlocks = 24;  // columns / 32 of a chunk: two panels of it fill half of L1
-constexpr std::size_t kMaxUnpackedBytes = 1024 + 128 + 64;
 constexpr std::size_t kUnpackScratch = kTilePanels * kChunkBlocks * kMaxUnpackedBytes;
 
 /// Blocks [begin, end) of a panel into `out`.
@@ -37,18 +36,12 @@ HWY_NOINLINE void unpack_chunk(const std::byte* panel, std::int64_t begin, std::
     const std::byte* body = panel + kLayout.body_at(b);
     unroll<kVecs>([&](auto v) LITHE_SIMD {
       std::byte* lanes = out + v * kVecBytes;
-      for_each_quad<kType, kUnpackShift<kKind>>(body, v, [&](auto q, VU8 codes) LITHE_SIMD {
-        VU8 planes[kPlanes<kKind>];
-        split_planes<kType>(codes, planes);
+      for_each_planes<kType>(body, v, [&](auto q, const auto& planes) LITHE_SIMD {
         unroll<kPlanes<kKind>>([&](auto p) LITHE_SIMD {
           hn::Store(planes[p], du8, reinterpret_cast<std::uint8_t*>(lanes + p * 512 + q * 64));
         });
       });
-      const BlockScales scales = load_scales<kType>(panel, b, v);
-      unroll<kKind.halves>([&](auto h) LITHE_SIMD {
-        hn::Store(scales.scale[h], df, reinterpret_cast<float*>(lanes + Out::kScales + h * 64));
-      });
-      if constexpr (kKind.min) hn::Store(scales.min, df, reinterpret_cast<float*>(lanes + Out::kMins));
+      store_dot_scales(load_dot_scales<kType>(panel, b, v), lanes);
     });
   }
 }
@@ -100,16 +93,18 @@ HWY_INLINE void write_outputs(const MatmulJob& job, std::span<const OutputVector
 template <DType kType>
 void run_tiles(const MatmulJob& job, Int8Tile tile, std::span<const OutputVector> outputs,
                const RowBlock& block, Ahead (&ahead)[kTilePanels]) {
-  const Int8TileKernel* const kernels = int8_tile_kernels(kType);
-  const VF unshift = hn::Set(df, 1.0f / (1 << kCodeKind<kType>.shift));
-  constexpr std::int64_t kRows = kTile<kCodeKind<kType>>.rows;
+  constexpr CodeKind kKind = kCodeKind<kType>;
+  const Int8TileKernel* const kernels =
+      kKind.halves == 1 ? int8_tile_kernels(kType) : int8_tile_kernels_halves(kType);
+  const VF unshift = hn::Set(df, 1.0f / (1 << kKind.shift));
+  constexpr std::int64_t kRows = kTile<kKind>.rows;
   const std::int64_t rows = block.end - block.begin, tiles = (rows + kRows - 1) / kRows;
   for (std::int64_t i = 0, r = block.begin; i < tiles; ++i) {
     const std::int64_t height = rows / tiles + (i < rows % tiles ? 1 : 0);
     for (Ahead& a : ahead) a.fetch(tiles - i);
     const std::byte* x = job.x.data + static_cast<std::size_t>(r) * job.x.row_bytes;
     tile.x = x + static_cast<std::size_t>(block.chunk) * kInt8BlockBytes;
-    tile.half_init = x + half_init_offset(job.weights.cols) + static_cast<std::size_t>(block.chunk) * 8;
+    tile.tail = tail_of<kKind>(x, job.weights.cols, block.chunk);
     kernels[height - 1](tile);
     if (block.last) write_outputs(job, outputs, tile.sums, r, height, unshift);
     tile.sums += height * kSumsStride;
@@ -179,7 +174,9 @@ std::size_t int8_scratch_bytes() {
 }
 
 void matmul_int8(const MatmulJob& job) {
-  if (job.row_end - job.row_begin <= kFusedRows) return matmul_int8_few(job);
+  if (job.row_end - job.row_begin <= kFusedRows) {
+    return packed_layout(job.weights.dtype).super_blocks == 1 ? matmul_int8_few(job) : matmul_int8_few_k(job);
+  }
   dispatch_quantized(job.weights.dtype, [&](auto type) { tiled<type>(job); });
 }
 

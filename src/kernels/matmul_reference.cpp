@@ -19,7 +19,7 @@ float round_scale(float scale) {
   return std::bit_cast<float>((bits + 2u) & ~3u);
 }
 
-void prepare_int8_block(const float* x, std::byte* out, std::int32_t* half_init) {
+void prepare_int8_block(const float* x, std::byte* out, std::int32_t* half_init, std::int16_t* pair_sums) {
   float absmax = 0;
   bool finite = true;
   for (int i = 0; i < kBlockCols; ++i) {
@@ -42,7 +42,10 @@ void prepare_int8_block(const float* x, std::byte* out, std::int32_t* half_init)
   const std::int32_t sum = sums[0] + sums[1];
   const Int8Params params = {kMagicBits - 128 * sum, scale, -kMagic * scale, scale * static_cast<float>(sum)};
   std::memcpy(out + kBlockCols, &params, sizeof params);
-  for (int h = 0; h < 2; ++h) half_init[h] = kMagicBits - 128 * sums[h];
+  for (int h = 0; h < 2; ++h) {
+    half_init[h] = kMagicBits - 128 * sums[h];
+    pair_sums[h] = static_cast<std::int16_t>(-kPairFactor * sums[h]);
+  }
 }
 
 void prepare(Arithmetic arithmetic, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t cols,
@@ -62,9 +65,10 @@ void prepare(Arithmetic arithmetic, const float* x, std::int64_t stride, std::in
       }
       case Arithmetic::int8: {
         auto* half_init = reinterpret_cast<std::int32_t*>(out + half_init_offset(cols));
+        auto* pair_sums = reinterpret_cast<std::int16_t*>(out + pair_sums_offset(cols));
         for (std::int64_t b = 0; b < cols / kBlockCols; ++b) {
           prepare_int8_block(x + b * kBlockCols, out + static_cast<std::size_t>(b) * kInt8BlockBytes,
-                             half_init + 2 * b);
+                             half_init + 2 * b, pair_sums + 2 * b);
         }
         break;
       }

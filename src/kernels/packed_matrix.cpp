@@ -53,7 +53,8 @@ constexpr U32 spread(U32 bits) {
   return (bits & 15) * 0x00204081 & kOnes;
 }
 
-/// The codes of block `sub` (32 values) of the GGUF block at `p`, unsigned (q8_0 + 128), a quad of columns in a word.
+/// The bits to store for block `sub` (32 values) of the GGUF block at `p`, unsigned (q8_0 + 128), a quad of columns in
+/// a word.
 template <DType kType>
 void read_quads(const std::byte* p, int sub, U32 (&quads)[kQuadsPerBlock]) {
   constexpr U32 kLow = 15 * kOnes;
@@ -72,16 +73,34 @@ void read_quads(const std::byte* p, int sub, U32 (&quads)[kQuadsPerBlock]) {
       quads[q] = load_u32(low + 4 * q) >> (4 * (sub % 2)) & kLow;
       if constexpr (kType == DType::q5_k) quads[q] |= (load_u32(p + 16 + 4 * q) >> sub & kOnes) << 4;
     }
-  } else {  // the simple formats keep values e and e + 16 in one byte
+  } else if constexpr (kType == DType::tq2_0 || kType == DType::q2_k || kType == DType::q3_k) {
+    // 128 values share 32 bytes, two bits each; the third bits of position l lie in byte l.
+    const std::byte* const low = p +
+                                 (kType == DType::q2_k   ? 16
+                                  : kType == DType::q3_k ? 32
+                                                         : 0) +
+                                 sub / 4 * 32;
+    for (int q = 0; q < kQuadsPerBlock; ++q) {
+      quads[q] = load_u32(low + 4 * q) >> (2 * (sub % 4)) & 3 * kOnes;
+      if constexpr (kType == DType::q3_k) quads[q] |= (load_u32(p + 4 * q) >> sub & kOnes) << 2;
+    }
+  } else if constexpr (kType == DType::tq1_0) {
+    U8 codes[256];
+    unpack_trits(p, codes);
+    std::memcpy(quads, codes + sub * kBlockCols, kBlockCols);
+  } else {  // the others keep values e and e + 16 in one byte
     constexpr PackedLayout layout = packed_layout(kType);
-    const std::byte* const high = p + (layout.has_min() ? 4 : 2);
-    const std::byte* const low = high + (layout.code_bits == 5 ? 4 : 0);
+    const std::byte* const high = p + (kType == DType::iq4_xs  ? 8 + sub * 16
+                                       : kType == DType::mxfp4 ? 1
+                                       : layout.has_min()      ? 4
+                                                               : 2);
+    const std::byte* const low = high + (layout.stored_bits == 5 ? 4 : 0);
     for (int q = 0; q < 4; ++q) {
       const U32 both = load_u32(low + 4 * q);
       quads[q] = both & kLow;
       quads[q + 4] = both >> 4 & kLow;
     }
-    if constexpr (layout.code_bits == 5) {
+    if constexpr (layout.stored_bits == 5) {
       for (int q = 0; q < kQuadsPerBlock; ++q) quads[q] |= spread(load_u32(high) >> (4 * q)) << 4;
     }
   }
@@ -95,6 +114,22 @@ void write_quads(const U32 (&quads)[kQuadsPerBlock], int r, std::byte* body) {
   };
   if constexpr (kBits == 8) {
     for (int q = 0; q < kQuadsPerBlock; ++q) put(q, quads[q]);
+    return;
+  }
+  if constexpr (kBits == 2) {
+    for (int half = 0; half < 2; ++half) {
+      U32 line = 0;
+      for (int q = 0; q < 4; ++q) line |= quads[half * 4 + q] << (2 * q);
+      put(half, line);
+    }
+    return;
+  }
+  if constexpr (kBits == 3) {
+    for (int i = 0; i < 3; ++i) {
+      const U32 rest =
+          i < 2 ? quads[6 + i] & 3 * kOnes : (quads[6] >> 2 & kOnes) | (quads[7] >> 2 & kOnes) << 1;
+      put(i, quads[2 * i] | quads[2 * i + 1] << 3 | rest << 6);
+    }
     return;
   }
   for (int q = 0; q < 4; ++q) put(q, (quads[q] & 15 * kOnes) | (quads[q + 4] & 15 * kOnes) << 4);
@@ -114,10 +149,17 @@ void write_quads(const U32 (&quads)[kQuadsPerBlock], int r, std::byte* body) {
 
 U8 read_body(const PackedLayout& layout, const std::byte* body, int r, int e) {
   const int quad = e / 4, byte = r * 4 + e % 4;
-  if (layout.code_bits == 8) return static_cast<U8>(load_u8(body + quad * 64 + byte));
+  if (layout.stored_bits == 8) return static_cast<U8>(load_u8(body + quad * 64 + byte));
+  const auto line = [&](int i) { return load_u8(body + i * 64 + byte); };
+  if (layout.stored_bits == 2) return static_cast<U8>(line(quad / 4) >> (2 * (quad % 4)) & 3);
+  if (layout.stored_bits == 3) {
+    const int code =
+        quad < 6 ? line(quad / 2) >> (3 * (quad % 2)) & 7 : line(quad - 6) >> 6 | (line(2) >> quad & 1) << 2;
+    return static_cast<U8>(code);
+  }
   int code = load_u8(body + quad % 4 * 64 + byte) >> (4 * (quad / 4)) & 15;
-  if (layout.code_bits == 5) code |= (load_u8(body + 256 + byte) >> quad & 1) << 4;
-  if (layout.code_bits == 6)
+  if (layout.stored_bits == 5) code |= (load_u8(body + 256 + byte) >> quad & 1) << 4;
+  if (layout.stored_bits == 6)
     code |= (load_u8(body + 256 + quad / 4 * 64 + byte) >> (2 * (quad % 4)) & 3) << 4;
   return static_cast<U8>(code);
 }
@@ -154,17 +196,47 @@ void pack_bf16(const SourceRows& rows, std::int64_t cols, std::byte* panel) {
   }
 }
 
-/// The scales of row `r` in block `sub` of the GGUF block at `p`.
-template <ScaleKind kKind>
-void pack_scales(const std::byte* p, int sub, int r, std::byte* scales, std::byte* subscales) {
-  if constexpr (kKind == ScaleKind::k_signed) {
-    store_u16(scales, load_u16(p + 208));
-    for (int h = 0; h < 2; ++h) subscales[(sub * 2 + h) * kPanelRows + r] = p[192 + sub * 2 + h];
+/// Where a GGUF block keeps its f16 scale; a second one, of the minima, follows it.
+constexpr std::size_t scale_offset(DType dtype) {
+  switch (dtype) {
+    case DType::q6_k:
+      return 208;
+    case DType::q2_k:
+      return 80;
+    case DType::q3_k:
+      return 108;
+    case DType::tq1_0:
+      return 52;
+    case DType::tq2_0:
+      return 64;
+    default:
+      return 0;
+  }
+}
+
+/// The scales of row `r` in block `sub` of the GGUF block at `p`: the header's row, and the scales of the super-block.
+template <DType kType>
+void pack_scales(const std::byte* p, int sub, int r, std::byte* header, std::byte* subscales) {
+  constexpr ScaleKind kKind = packed_layout(kType).kind;
+  if constexpr (kKind == ScaleKind::e8m0) {
+    header[r] = p[0];
     return;
   }
-  store_u16(scales, load_u16(p));
-  if constexpr (kKind != ScaleKind::simple) store_u16(scales + 32, load_u16(p + 2));
-  if constexpr (kKind == ScaleKind::k_with_min) {
+  store_u16(header + r * 2, load_u16(p + scale_offset(kType)));
+  if constexpr (packed_layout(kType).has_min() && kKind != ScaleKind::centred) {
+    store_u16(header + 32 + r * 2, load_u16(p + scale_offset(kType) + 2));
+  }
+  if constexpr (kKind == ScaleKind::k_signed) {
+    for (int h = 0; h < 2; ++h) subscales[(sub * 2 + h) * kPanelRows + r] = p[192 + sub * 2 + h];
+  } else if constexpr (kKind == ScaleKind::k_signed_32) {
+    subscales[sub * kPanelRows + r] = static_cast<std::byte>(iq4_xs_scale(p, sub));
+  } else if constexpr (packed_layout(kType).pairs()) {
+    for (int h = 0; h < 2; ++h) {
+      subscales[(sub * kPanelRows + r) * 2 + h] =
+          kKind == ScaleKind::k_pairs_min ? p[sub * 2 + h]
+                                          : static_cast<std::byte>(q3_k_scale(p + 96, sub * 2 + h));
+    }
+  } else if constexpr (kKind == ScaleKind::k_with_min) {
     int scale, min;
     k_scale_min(p + 4, sub, &scale, &min);
     subscales[sub * kPanelRows + r] = static_cast<std::byte>(scale);
@@ -179,14 +251,56 @@ void pack_quantized(const SourceRows& rows, std::int64_t cols, std::byte* panel)
   for (std::int64_t b = 0; b < cols / kBlockCols; ++b) {
     const int sub = static_cast<int>(b % layout.super_blocks);
     const std::size_t offset = static_cast<std::size_t>(b / layout.super_blocks) * block_bytes;
-    std::byte* const scales = panel + layout.header_at(b) + layout.scale_row(b) * 32;
+    std::byte* const header = panel + layout.header_at(b) + layout.scale_row(b) * layout.scale_row_bytes();
     for (int r = 0; r < rows.count; ++r) {
       const std::byte* const source = rows.row(r) + offset;
-      pack_scales<layout.kind>(source, sub, r, scales + r * 2, panel + layout.super_at(b));
+      pack_scales<kType>(source, sub, r, header, panel + layout.super_at(b));
       U32 quads[kQuadsPerBlock];
       read_quads<kType>(source, sub, quads);
-      write_quads<layout.code_bits>(quads, r, panel + layout.body_at(b));
+      write_quads<layout.stored_bits>(quads, r, panel + layout.body_at(b));
     }
+  }
+}
+
+template <int kFirst = 0>
+void pack_quantized_type(DType dtype, const SourceRows& rows, std::int64_t cols, std::byte* panel) {
+  if constexpr (kFirst < kDTypeCount) {
+    constexpr auto kType = static_cast<DType>(kFirst);
+    if constexpr (!is_float(kType)) {
+      if (dtype == kType) return pack_quantized<kType>(rows, cols, panel);
+    }
+    pack_quantized_type<kFirst + 1>(dtype, rows, cols, panel);
+  }
+}
+
+/// Element `e` of a block: the value that its code and scales stand for, with the decoders' arithmetic.
+float unpack_value(const PackedLayout& layout, const std::byte* header, const std::byte* subscales, int sub,
+                   int r, int e, int code) {
+  const auto at = [&](int i) { return subscales + i * kPanelRows + r; };
+  const auto level = static_cast<float>(code - (layout.has_min() ? 0 : layout.zero()));
+  if (layout.kind == ScaleKind::e8m0) return e8m0_half(std::to_integer<U8>(header[r])) * level;
+  const float d = load_f16(header + r * 2);
+  const auto second = [&] { return load_f16(header + 32 + r * 2); };
+  const std::byte* const pair = subscales + (sub * kPanelRows + r) * 2 + e / 16;
+  switch (layout.kind) {
+    case ScaleKind::with_min:
+      return d * level + second();
+    case ScaleKind::k_with_min:
+      return d * static_cast<float>(load_u8(at(sub))) * level -
+             second() * static_cast<float>(load_u8(at(8 + sub)));
+    case ScaleKind::k_pairs_min:
+      return d * static_cast<float>(load_u8(pair) & 15) * level -
+             second() * static_cast<float>(load_u8(pair) >> 4);
+    case ScaleKind::k_signed:
+      return d * static_cast<float>(static_cast<std::int8_t>(*at(sub * 2 + e / 16))) * level;
+    case ScaleKind::k_signed_32:
+      return d * static_cast<float>(static_cast<std::int8_t>(*at(sub))) * level;
+    case ScaleKind::k_pairs:
+      return d * static_cast<float>(static_cast<std::int8_t>(*pair)) * level;
+    case ScaleKind::centred:
+      return d * static_cast<float>(code - 1);
+    default:
+      return d * level;
   }
 }
 
@@ -195,32 +309,11 @@ void unpack_quantized(DType dtype, const std::byte* panel, int r, std::int64_t c
   for (std::int64_t c = 0; c < cols; ++c) {
     const std::int64_t b = c / kBlockCols;
     const int sub = static_cast<int>(b % layout.super_blocks), e = static_cast<int>(c % kBlockCols);
-    const std::byte* const scales = panel + layout.header_at(b) + layout.scale_row(b) * 32 + r * 2;
-    const std::byte* const subscales = panel + layout.super_at(b);
-    const int code = read_body(layout, panel + layout.body_at(b), r, e);
-    const float d = load_f16(scales);
-    switch (layout.kind) {
-      case ScaleKind::simple:
-        out[c] = d * static_cast<float>(code - (128 >> layout.code_shift));
-        break;
-      case ScaleKind::with_min:
-        out[c] = d * static_cast<float>(code) + load_f16(scales + 32);
-        break;
-      case ScaleKind::k_with_min: {
-        const float scale = d * static_cast<float>(load_u8(subscales + sub * kPanelRows + r));
-        const float min =
-            load_f16(scales + 32) * static_cast<float>(load_u8(subscales + 128 + sub * kPanelRows + r));
-        out[c] = scale * static_cast<float>(code) - min;
-        break;
-      }
-      case ScaleKind::k_signed: {
-        const auto s = static_cast<std::int8_t>(load_u8(subscales + (sub * 2 + e / 16) * kPanelRows + r));
-        out[c] = d * static_cast<float>(s) * static_cast<float>(code - 32);
-        break;
-      }
-      case ScaleKind::none:
-        break;
-    }
+    const std::byte* const header =
+        panel + layout.header_at(b) + layout.scale_row(b) * layout.scale_row_bytes();
+    int code = read_body(layout, panel + layout.body_at(b), r, e);
+    if (layout.codebook != Codebook::none) code = codebook_code(layout, static_cast<unsigned>(code));
+    out[c] = unpack_value(layout, header, panel + layout.super_at(b), sub, r, e, code);
   }
 }
 
@@ -255,23 +348,10 @@ void pack_panel(DType dtype, const std::byte* rows, std::size_t row_bytes, int r
       return pack_words<std::uint16_t>(source, cols, panel);
     case DType::bf16:
       return pack_bf16(source, cols, panel);
-    case DType::q8_0:
-      return pack_quantized<DType::q8_0>(source, cols, panel);
-    case DType::q4_0:
-      return pack_quantized<DType::q4_0>(source, cols, panel);
-    case DType::q4_1:
-      return pack_quantized<DType::q4_1>(source, cols, panel);
-    case DType::q5_0:
-      return pack_quantized<DType::q5_0>(source, cols, panel);
-    case DType::q5_1:
-      return pack_quantized<DType::q5_1>(source, cols, panel);
-    case DType::q4_k:
-      return pack_quantized<DType::q4_k>(source, cols, panel);
-    case DType::q5_k:
-      return pack_quantized<DType::q5_k>(source, cols, panel);
-    case DType::q6_k:
-      return pack_quantized<DType::q6_k>(source, cols, panel);
+    default:
+      break;
   }
+  pack_quantized_type(dtype, source, cols, panel);
 }
 
 void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* out) {

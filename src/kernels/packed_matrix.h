@@ -2,16 +2,7 @@
 //
 // A matrix [rows, cols] is cut into panels of 16 rows. Inside a panel the 16 rows are interleaved, so that
 // each SIMD lane owns one output row and walks the columns in order: an output's rounding depends on its row
-// and its input alone, never on how many rows are computed together (promise 1). The streams of a panel lie
-// one after another, each aligned to 64 bytes: codes, high bits, scales, minima. docs/formats.md draws them.
-//
-//   f32, f16   value[col][16]
-//   bf16       pair[col/2][16][2]: two columns side by side, what vdpbf16ps eats; odd cols are padded
-//   8-bit      byte[col/4][16][4]: code + 128, unsigned
-//   4-bit      byte[32-block][4 quads][16][4]: low nibble = quad q, high nibble = quad q + 4 of the block
-//   5/6-bit    the 4-bit codes plus planes of 1 or 2 high bits
-//   scales     f16[block][16], and f16 minima; K-quants keep their 6-bit scales as bytes [sub-block][16]
-//              beside f16 super-scales [super-block][16]
+// and its input alone, never on how many rows are computed together (promise 1). packed_layout.h says what lies where.
 //
 // Missing rows of the last panel are zero weights.
 #pragma once

@@ -58,8 +58,8 @@ HWY_INLINE void compute_scales(BatchScales* batch) {
   }
 }
 
-HWY_INLINE void write_block(const float* x, float scale, float inverse, std::byte* out,
-                            std::byte* half_init) {
+HWY_INLINE void write_block(const float* x, float scale, float inverse, std::byte* out, std::byte* half_init,
+                            std::byte* pair_sums) {
   const hn::Rebind<std::int8_t, DI> bytes;
   std::int32_t sums[2] = {0, 0};
   if (HWY_LIKELY(scale == scale)) {
@@ -76,12 +76,19 @@ HWY_INLINE void write_block(const float* x, float scale, float inverse, std::byt
   const std::int32_t sum = sums[0] + sums[1];
   const Int8Params params = {kMagicBits - 128 * sum, scale, -kMagic * scale, scale * static_cast<float>(sum)};
   std::memcpy(out + kBlockCols, &params, sizeof params);
-  for (int h = 0; h < 2; ++h) sums[h] = kMagicBits - 128 * sums[h];
-  std::memcpy(half_init, sums, sizeof sums);
+  std::int32_t init[2];
+  std::int16_t pair[2];
+  for (int h = 0; h < 2; ++h) {
+    init[h] = kMagicBits - 128 * sums[h];
+    pair[h] = static_cast<std::int16_t>(-kPairFactor * sums[h]);
+  }
+  std::memcpy(half_init, init, sizeof init);
+  std::memcpy(pair_sums, pair, sizeof pair);
 }
 
 void prepare_int8_row(const float* x, std::int64_t cols, std::byte* out) {
   std::byte* half_init = out + half_init_offset(cols);
+  std::byte* pair_sums = out + pair_sums_offset(cols);
   const std::int64_t blocks = cols / kBlockCols;
   BatchScales batch = {};
   for (std::int64_t b = 0; b < blocks; b += kBatch) {
@@ -90,9 +97,10 @@ void prepare_int8_row(const float* x, std::int64_t cols, std::byte* out) {
     for (std::int64_t i = 0; i < count; ++i) batch.largest[i] = largest_bits(xb + i * kBlockCols);
     compute_scales(&batch);
     for (std::int64_t i = 0; i < count; ++i) {
-      write_block(xb + i * kBlockCols, batch.scale[i], batch.inverse[i], out, half_init);
+      write_block(xb + i * kBlockCols, batch.scale[i], batch.inverse[i], out, half_init, pair_sums);
       out += kInt8BlockBytes;
       half_init += 2 * sizeof(std::int32_t);
+      pair_sums += 2 * sizeof(std::int16_t);
     }
   }
 }

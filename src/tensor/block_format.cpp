@@ -9,15 +9,30 @@
 namespace lithe {
 namespace {
 
-#define LITHE_FORMAT(name, gguf_id, elems, bytes)                                         \
-  BlockFormat {                                                                           \
-    DType::name, #name, gguf_id, elems, bytes, codec::encode_##name, codec::decode_##name \
+#define LITHE_FORMAT(name, gguf_id, elems, bytes, file_type, fallback)                           \
+  BlockFormat {                                                                                  \
+    DType::name, #name, gguf_id, elems, bytes, file_type, DType::fallback, codec::encode_##name, \
+        codec::decode_##name                                                                     \
   }
 constexpr std::array<BlockFormat, kDTypeCount> kFormats = {
-    LITHE_FORMAT(f32, 0, 1, 4),       LITHE_FORMAT(f16, 1, 1, 2),       LITHE_FORMAT(bf16, 30, 1, 2),
-    LITHE_FORMAT(q8_0, 8, 32, 34),    LITHE_FORMAT(q4_0, 2, 32, 18),    LITHE_FORMAT(q4_1, 3, 32, 20),
-    LITHE_FORMAT(q5_0, 6, 32, 22),    LITHE_FORMAT(q5_1, 7, 32, 24),    LITHE_FORMAT(q4_k, 12, 256, 144),
-    LITHE_FORMAT(q5_k, 13, 256, 176), LITHE_FORMAT(q6_k, 14, 256, 210),
+    LITHE_FORMAT(f32, 0, 1, 4, 0, f32),
+    LITHE_FORMAT(f16, 1, 1, 2, 1, f16),
+    LITHE_FORMAT(bf16, 30, 1, 2, 32, bf16),
+    LITHE_FORMAT(q8_0, 8, 32, 34, 7, f16),
+    LITHE_FORMAT(q4_0, 2, 32, 18, 2, f16),
+    LITHE_FORMAT(q4_1, 3, 32, 20, 3, f16),
+    LITHE_FORMAT(q5_0, 6, 32, 22, 8, f16),
+    LITHE_FORMAT(q5_1, 7, 32, 24, 9, f16),
+    LITHE_FORMAT(q4_k, 12, 256, 144, 14, q5_0),
+    LITHE_FORMAT(q5_k, 13, 256, 176, 16, q5_1),
+    LITHE_FORMAT(q6_k, 14, 256, 210, 18, q8_0),
+    LITHE_FORMAT(q2_k, 10, 256, 84, 10, q4_0),
+    LITHE_FORMAT(q3_k, 11, 256, 110, 11, q4_0),
+    LITHE_FORMAT(iq4_nl, 20, 32, 18, 25, f16),
+    LITHE_FORMAT(iq4_xs, 23, 256, 136, 30, iq4_nl),
+    LITHE_FORMAT(tq1_0, 34, 256, 54, 36, q4_0),
+    LITHE_FORMAT(tq2_0, 35, 256, 66, 37, q4_0),
+    LITHE_FORMAT(mxfp4, 39, 32, 17, 38, f16),
 };
 #undef LITHE_FORMAT
 

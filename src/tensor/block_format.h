@@ -10,17 +10,38 @@
 
 namespace lithe {
 
-enum class DType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k };
-inline constexpr int kDTypeCount = 11;
+enum class DType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k,
+  q5_k,
+  q6_k,
+  q2_k,
+  q3_k,
+  iq4_nl,
+  iq4_xs,
+  tq1_0,
+  tq2_0,
+  mxfp4
+};
+inline constexpr int kDTypeCount = 18;
 
 /// One storage format. Encode and decode are scalar, exact and slow: the reference that every kernel is
 /// tested against. Bit layouts follow GGUF (docs/formats.md).
 struct BlockFormat {
   DType dtype;
-  std::string_view name;  // "q4_0": our spelling in flags and tables; compared without case
-  std::uint32_t gguf_id;  // the number in a GGUF tensor info
-  int block_elems;        // values per block; 1 for the float types
-  int block_bytes;        // bytes per block
+  std::string_view name;    // "q4_0": our spelling in flags and tables; compared without case
+  std::uint32_t gguf_id;    // the number in a GGUF tensor info
+  int block_elems;          // values per block; 1 for the float types
+  int block_bytes;          // bytes per block
+  std::uint32_t file_type;  // GGUF's general.file_type of a model that is mostly of this format
+  DType fallback;           // what a row is stored as where the block does not divide it
   /// values: [count], count a multiple of block_elems, finite. out: count / block_elems * block_bytes bytes.
   void (*encode)(const float* values, std::int64_t count, std::byte* out);
   /// blocks: count / block_elems * block_bytes bytes. values: [count].

@@ -2,6 +2,7 @@
 """Writes tests/golden/blocks/blocks.bin: what ggml makes of given values, and of given blocks.
 
 Usage: make_block_golden.py PATH/TO/libggml-base.so   (any build of ggml without fast-math and FMA in that library)
+Needs numpy and the PyPI package gguf, whose decoders must agree with ggml's.
 
 The file: u32 count, float values[count]; then a record per format: name[8], u32 bytes, encoded blocks of the values,
 u32 count2, u32 bytes2, random blocks, float decoded[count2]. All little-endian.
@@ -11,12 +12,17 @@ import pathlib
 import struct
 import sys
 
+import gguf
 import numpy as np
 
 FORMATS = {  # values and bytes a block, positions of f16 scales
     "q8_0": (32, 34, [0]), "q4_0": (32, 18, [0]), "q4_1": (32, 20, [0, 2]), "q5_0": (32, 22, [0]),
     "q5_1": (32, 24, [0, 2]), "q4_K": (256, 144, [0, 2]), "q5_K": (256, 176, [0, 2]), "q6_K": (256, 210, [208]),
+    "q2_K": (256, 84, [80, 82]), "q3_K": (256, 110, [108]), "iq4_nl": (32, 18, [0]), "iq4_xs": (256, 136, [0]),
+    "tq1_0": (256, 54, [52]), "tq2_0": (256, 66, [64]), "mxfp4": (32, 17, []),
 }
+# Their row functions are simpler than what files are made with.
+CHUNK = ["iq4_nl", "iq4_xs"]
 
 
 def values(rng):
@@ -37,7 +43,10 @@ def main():
     out = bytearray(struct.pack("<I", x.size) + x.tobytes())
     for name, (elems, size, scales) in FORMATS.items():
         encoded = np.zeros(x.size // elems * size, np.uint8)
-        getattr(ggml, f"quantize_row_{name}_ref")(pointer(x), pointer(encoded), ctypes.c_int64(x.size))
+        if name in CHUNK:
+            getattr(ggml, f"quantize_{name}")(pointer(x), pointer(encoded), ctypes.c_int64(1), ctypes.c_int64(x.size), None)
+        else:
+            getattr(ggml, f"quantize_row_{name}_ref")(pointer(x), pointer(encoded), ctypes.c_int64(x.size))
         count = 512
         blocks = rng.integers(0, 256, size=(count // elems, size), dtype=np.uint8)
         for at in scales:
@@ -45,6 +54,8 @@ def main():
         blocks = np.ascontiguousarray(blocks)
         decoded = np.zeros(count, np.float32)
         getattr(ggml, f"dequantize_row_{name}")(pointer(blocks), pointer(decoded), ctypes.c_int64(count))
+        other = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name.upper()]).reshape(-1)
+        assert np.array_equal(decoded, other), name
         out += name.lower().encode().ljust(8, b"\0")
         out += struct.pack("<I", encoded.size) + encoded.tobytes()
         out += struct.pack("<II", count, blocks.size) + blocks.tobytes() + decoded.tobytes()

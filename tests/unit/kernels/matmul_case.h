@@ -33,6 +33,31 @@ inline float random_float(Rng& rng) {
   return static_cast<float>(rng.normal());
 }
 
+/// Where a block keeps its f16 scales.
+inline std::vector<int> f16_scales(DType dtype) {
+  switch (dtype) {
+    case DType::q4_1:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
+      return {0, 2};
+    case DType::q6_k:
+      return {208};
+    case DType::q2_k:
+      return {80, 82};
+    case DType::q3_k:
+      return {108};
+    case DType::tq1_0:
+      return {52};
+    case DType::tq2_0:
+      return {64};
+    case DType::mxfp4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
 /// Blocks of random bits whose f16 scales are ordinary numbers; float types: ordinary numbers.
 inline std::vector<std::byte> random_weights(DType dtype, std::int64_t rows, std::int64_t cols, Rng& rng) {
   const BlockFormat& format = block_format(dtype);
@@ -45,13 +70,11 @@ inline std::vector<std::byte> random_weights(DType dtype, std::int64_t rows, std
     return bytes;
   }
   for (auto& byte : bytes) byte = static_cast<std::byte>(rng.next_u64());
-  const bool two =
-      dtype == DType::q4_1 || dtype == DType::q5_1 || dtype == DType::q4_k || dtype == DType::q5_k;
-  const std::size_t at = dtype == DType::q6_k ? 208 : 0;
   for (std::size_t b = 0; b < bytes.size(); b += static_cast<std::size_t>(format.block_bytes)) {
-    for (std::size_t i = 0; i < (two ? 2u : 1u); ++i) {
+    if (dtype == DType::mxfp4) bytes[b] = static_cast<std::byte>(118 + rng.next_u64() % 6);
+    for (const int at : f16_scales(dtype)) {
       const std::uint16_t half = f32_to_f16(0.01f * random_float(rng));
-      std::memcpy(bytes.data() + b + at + 2 * i, &half, 2);
+      std::memcpy(bytes.data() + b + at, &half, 2);
     }
   }
   return bytes;

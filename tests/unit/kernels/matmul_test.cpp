@@ -115,6 +115,7 @@ TEST(Matmul, BitsDependOnTheRowAlone) {
         };
         // Rows in groups of each height, prepared alone; every height up to 14 meets another kernel.
         for (std::int64_t height = 1; height <= 14; ++height) {
+          if (isa == Isa::reference && height % 5 != 1) continue;  // one loop for all
           std::fill(got.begin(), got.end(), NAN);
           for (std::int64_t r = 0; r + height <= m; r += height) {
             const PreparedCase part(table, arithmetic, x.data() + r * (cols + 5), cols + 5, height, cols);
@@ -208,7 +209,7 @@ TEST(Prepare, GivesTheSameBytesOnEveryIsa) {
     for (const Isa isa : available_isas()) {
       PreparedCase got(table_of(isa), arithmetic, x.data(), stride, rows, cols);
       ASSERT_EQ(got.x.row_bytes, expected.x.row_bytes);
-      const std::size_t used = arithmetic == Arithmetic::int8 ? half_init_offset(cols) + cols / 4
+      const std::size_t used = arithmetic == Arithmetic::int8 ? pair_sums_offset(cols) + cols / 8
                                                               : static_cast<std::size_t>(cols) *
                                                                     (arithmetic == Arithmetic::bf16 ? 2 : 4);
       for (std::int64_t r = 0; r < rows; ++r) {
