@@ -18,6 +18,11 @@ namespace lithe::kernels {
 /// portable = the SIMD source compiled for the baseline (SSE4.2 or NEON); reference = plain scalar loops.
 enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
 
+/// What a feed-forward layer does to its gate (or, without one, to its values).
+/// gelu_tanh and gelu_erf: the approximation and the exact form of 1606.08415. swiglu_oai: gpt-oss's, with gate and up
+/// clamped to 7, 1.702 in the sigmoid and 1 added to up.
+enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu, relu_squared, swiglu_oai };
+
 /// What a matrix product turns its activations into. int8: blocks of 32 with an f32 scale each (symmetric).
 enum class Arithmetic : std::uint8_t { f32, bf16, int8 };
 
@@ -75,9 +80,10 @@ struct KernelTable {
   /// stay.
   void (*rope)(float* x, std::int64_t heads, std::int64_t head_dim, std::int64_t rotary_dim, const float* cos,
                const float* sin, bool interleaved);
-  /// out[i] = act(gate[i]) * up[i], all [n]; out may be gate.
-  void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
-  void (*gelu_mul)(const float* gate, const float* up, std::int64_t n, float* out);  // tanh form
+  /// out[i] = act(gate[i]) * up[i], all [n]; out may be gate. up may be null: ones.
+  void (*activate)(Activation, const float* gate, const float* up, std::int64_t n, float* out);
+  /// x[i] = cap * tanh(x[i] / cap)
+  void (*soft_cap)(float* x, float cap, std::int64_t n);
   /// x[i] += y[i], x[i] *= s
   void (*add)(float* x, const float* y, std::int64_t n);
   void (*scale)(float* x, float s, std::int64_t n);

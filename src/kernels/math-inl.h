@@ -78,6 +78,20 @@ HWY_INLINE FloatVec tanh(FloatVec x) {
   return hn::MulSub(hn::Set(d, 2.0f), sigmoid(hn::Add(x, x)), hn::Set(d, 1.0f));
 }
 
+/// Absolute error below 3e-7. Source: Abramowitz & Stegun 7.1.26.
+HWY_INLINE FloatVec erf(FloatVec x) {
+  const Floats d;
+  const auto one = hn::Set(d, 1.0f);
+  const auto size = hn::Abs(x);
+  const auto t = hn::Div(one, hn::MulAdd(size, hn::Set(d, 0.3275911f), one));
+  auto p = hn::MulAdd(t, hn::Set(d, 1.061405429f), hn::Set(d, -1.453152027f));
+  p = hn::MulAdd(p, t, hn::Set(d, 1.421413741f));
+  p = hn::MulAdd(p, t, hn::Set(d, -0.284496736f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.254829592f));
+  const auto tail = hn::Mul(hn::Mul(p, t), exp(hn::Neg(hn::Mul(x, x))));
+  return hn::CopySign(hn::Sub(one, tail), x);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lithe::kernels
 HWY_AFTER_NAMESPACE();

@@ -130,21 +130,50 @@ void rope(float* x, std::int64_t heads, std::int64_t head_dim, std::int64_t rota
   }
 }
 
-void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
-  map(n, out, [=](auto load) LITHE_SIMD {
-    const auto g = load(gate);
-    return hn::Mul(hn::Mul(g, sigmoid(g)), load(up));
-  });
+// out[i] = act(gate[i]) * up[i]
+template <typename Act>
+HWY_INLINE void gated(const float* gate, const float* up, std::int64_t n, float* out, Act act) {
+  if (up == nullptr) return map(n, out, [=](auto load) LITHE_SIMD { return act(load(gate)); });
+  map(n, out, [=](auto load) LITHE_SIMD { return hn::Mul(act(load(gate)), load(up)); });
 }
 
-// 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
-void gelu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
-  map(n, out, [=](auto load) LITHE_SIMD {
-    const auto x = load(gate);
-    const auto inner = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.044715f), hn::Set(d, 1.0f));
-    const auto twice = hn::Mul(hn::Mul(x, hn::Set(d, 1.5957691216f)), inner);
-    return hn::Mul(hn::Mul(x, sigmoid(twice)), load(up));
-  });
+void activate(Activation activation, const float* gate, const float* up, std::int64_t n, float* out) {
+  switch (activation) {
+    case Activation::silu:
+      return gated(gate, up, n, out, [](FloatVec x) LITHE_SIMD { return hn::Mul(x, sigmoid(x)); });
+    case Activation::gelu_tanh:
+      // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+      return gated(gate, up, n, out, [](FloatVec x) LITHE_SIMD {
+        const auto inner = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.044715f), hn::Set(d, 1.0f));
+        return hn::Mul(x, sigmoid(hn::Mul(hn::Mul(x, hn::Set(d, 1.5957691216f)), inner)));
+      });
+    case Activation::gelu_erf:
+      return gated(gate, up, n, out, [](FloatVec x) LITHE_SIMD {
+        const auto half = hn::Mul(x, hn::Set(d, 0.5f));
+        return hn::MulAdd(half, erf(hn::Mul(x, hn::Set(d, 0.70710678119f))), half);
+      });
+    case Activation::relu:
+      return gated(gate, up, n, out, [](FloatVec x) LITHE_SIMD { return hn::Max(hn::Zero(d), x); });
+    case Activation::relu_squared:
+      return gated(gate, up, n, out, [](FloatVec x) LITHE_SIMD {
+        const auto positive = hn::Max(hn::Zero(d), x);
+        return hn::Mul(positive, positive);
+      });
+    case Activation::swiglu_oai: {
+      const auto limit = hn::Set(d, 7.0f);
+      return map(n, out, [=](auto load) LITHE_SIMD {
+        const auto x = hn::Min(limit, load(gate));
+        const auto y = hn::Max(hn::Neg(limit), hn::Min(limit, load(up)));
+        const auto swish = hn::Mul(x, sigmoid(hn::Mul(x, hn::Set(d, 1.702f))));
+        return hn::MulAdd(swish, y, swish);
+      });
+    }
+  }
+}
+
+void soft_cap(float* x, float cap, std::int64_t n) {
+  const auto factor = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap);
+  map(n, x, [=](auto load) LITHE_SIMD { return hn::Mul(factor, tanh(hn::Mul(load(x), inverse))); });
 }
 
 void add(float* x, const float* y, std::int64_t n) {
@@ -210,8 +239,8 @@ void fill_rows(KernelTable& table) {
   table.rms_norm = rms_norm;
   table.layer_norm = layer_norm;
   table.rope = rope;
-  table.silu_mul = silu_mul;
-  table.gelu_mul = gelu_mul;
+  table.activate = activate;
+  table.soft_cap = soft_cap;
   table.add = add;
   table.scale = scale;
   table.argmax = argmax;

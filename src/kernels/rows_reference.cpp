@@ -41,16 +41,35 @@ void rope(float* x, std::int64_t heads, std::int64_t head_dim, std::int64_t rota
   }
 }
 
-void silu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+float activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::silu:
+      return x / (1.0f + std::exp(-x));
+    case Activation::gelu_tanh:
+      return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5f * x * (1.0f + std::erf(x * 0.70710678119f));
+    case Activation::relu:
+      return x < 0.0f ? 0.0f : x;
+    case Activation::relu_squared:
+      return x < 0.0f ? 0.0f : x * x;
+    case Activation::swiglu_oai:
+      x = x > 7.0f ? 7.0f : x;
+      return x / (1.0f + std::exp(-1.702f * x));
+  }
+  return x;
 }
 
-void gelu_mul(const float* gate, const float* up, std::int64_t n, float* out) {
-  constexpr float kSqrt2OverPi = 0.7978845608f;
+void activate(Activation activation, const float* gate, const float* up, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const float x = gate[i];
-    out[i] = 0.5f * x * (1.0f + std::tanh(kSqrt2OverPi * (x + 0.044715f * x * x * x))) * up[i];
+    float factor = up == nullptr ? 1.0f : up[i];
+    if (activation == Activation::swiglu_oai) factor = 1.0f + std::fmin(std::fmax(factor, -7.0f), 7.0f);
+    out[i] = activated(activation, gate[i]) * factor;
   }
+}
+
+void soft_cap(float* x, float cap, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
 }
 
 void add(float* x, const float* y, std::int64_t n) {
@@ -92,8 +111,8 @@ void fill_rows_reference(KernelTable& table) {
   table.rms_norm = rms_norm;
   table.layer_norm = layer_norm;
   table.rope = rope;
-  table.silu_mul = silu_mul;
-  table.gelu_mul = gelu_mul;
+  table.activate = activate;
+  table.soft_cap = soft_cap;
   table.add = add;
   table.scale = scale;
   table.argmax = argmax;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 namespace lithe::layers {
 
@@ -12,7 +11,6 @@ void Ffn::run(ExecContext& context, const LinearInput& input, float* out, std::i
   const kernels::KernelTable& table = context.kernels();
   const std::int64_t width = up.out_features();
   float* const hidden = context.arena().take<float>(input.rows * width);
-  const auto activate = activation == Activation::silu ? table.silu_mul : table.gelu_mul;
 
   if (kind == FfnKind::gated) {
     float* const raised = context.arena().take<float>(input.rows * width);
@@ -22,19 +20,18 @@ void Ffn::run(ExecContext& context, const LinearInput& input, float* out, std::i
                                 std::int64_t end) {
       for (std::int64_t row = row_begin; row < row_end; ++row) {
         float* const gated = hidden + row * width + begin;
-        activate(gated, raised + row * width + begin, end - begin, gated);
+        table.activate(activation, gated, raised + row * width + begin, end - begin, gated);
       }
     };
     const std::array products{Product{&gate, hidden, width}, Product{&up, raised, width}};
     const ProductEpilogue epilogue(apply_gate);
     multiply(context, input, products, &epilogue);
   } else {
-    const std::vector<float> ones(static_cast<std::size_t>(width), 1.0f);
     const auto apply = [&](std::int64_t row_begin, std::int64_t row_end, std::int64_t begin,
                            std::int64_t end) {
       for (std::int64_t row = row_begin; row < row_end; ++row) {
         float* const values = hidden + row * width + begin;
-        activate(values, ones.data(), end - begin, values);
+        table.activate(activation, values, nullptr, end - begin, values);
       }
     };
     const std::array products{Product{&up, hidden, width}};

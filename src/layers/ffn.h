@@ -8,7 +8,7 @@
 
 namespace lithe::layers {
 
-enum class Activation : std::uint8_t { silu, gelu_tanh };
+using kernels::Activation;
 enum class FfnKind : std::uint8_t { gated, plain };
 
 struct Ffn {

@@ -18,13 +18,17 @@ struct Norm {
 
   explicit operator bool() const { return !weight.empty(); }
 
-  /// One row, x and out: [n]; out may be x.
+  /// One row, x and out: [weight.size()]; out may be x.
   void apply(const kernels::KernelTable& table, const float* x, float* out) const {
-    const auto n = static_cast<std::int64_t>(weight.size());
+    apply_part(table, 0, static_cast<std::int64_t>(weight.size()), x, out);
+  }
+  /// Weights [begin, begin + n) alone, on x: [n].
+  void apply_part(const kernels::KernelTable& table, std::int64_t begin, std::int64_t n, const float* x,
+                  float* out) const {
     if (kind == NormKind::rms) {
-      table.rms_norm(x, weight.data(), eps, n, out);
+      table.rms_norm(x, weight.data() + begin, eps, n, out);
     } else {
-      table.layer_norm(x, weight.data(), bias.empty() ? nullptr : bias.data(), eps, n, out);
+      table.layer_norm(x, weight.data() + begin, bias.empty() ? nullptr : bias.data() + begin, eps, n, out);
     }
   }
 };

@@ -18,30 +18,60 @@ using layers::NormKind;
 using layers::RopeKind;
 using layers::RopeScaling;
 using layers::RopeSpec;
-enum class NormPlace : std::uint8_t { pre, post, pre_and_post };
+
+/// How a layer's two branches, attention and feed-forward, join the residual stream x. "pre" normalises what a branch
+/// reads, "post" what it gives.
+enum class Residual : std::uint8_t {
+  sequential,  // x += attn(pre(x)); x += ffn(pre(x)), with post(...) around a branch where there is such a norm
+  parallel,    // x += attn(pre(x)) + ffn(pre'(x)), both of the same x; the two may share a norm
+  after_add,  // x = post(x + attn(x)); x = post(x + ffn(x)): BERT
+};
+
+/// Norms of queries and keys before the rotation.
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,   // each head on its own, one weight [head_dim] for all: qwen3, gemma3
+  each_head,  // each head on its own, with a weight of its own [heads, head_dim]: command-r-plus
+  whole,      // all heads at once, weight [heads * head_dim]: olmo2
+};
 
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  bool qkv_bias = false, out_bias = false, qk_norm = false;
-  std::int64_t window = 0;  // 0 = full attention
+  bool qkv_bias = false, out_bias = false;
+  QkNorm qk_norm = QkNorm::none;
+  int rope = 0;               // which of ArchSpec::ropes; kNoRope: none
+  std::int64_t window = 0;    // 0 = full attention
+  bool sinks = false;         // a learned logit a head that takes weight and gives no value
+  float attention_scale = 0;  // on q.k
+  float soft_cap = 0;         // of attention's scores
+
   int ffn_dim = 0;
   FfnKind ffn = FfnKind::gated;
   Activation activation = Activation::silu;
-  float attention_scale = 0;  // on q.k
-  float soft_cap = 0;
+  bool ffn_bias = false;
+
+  Residual residual = Residual::sequential;
+  bool pre_norm = true, post_norm = false;  // of both branches
 };
+
+inline constexpr int kNoRope = -1;
 
 struct ArchSpec {
   std::string family;      // "llama", "qwen2", ...
   std::string name;        // general.name, for people
   std::int64_t vocab = 0;  // rows of the embedding
   std::int64_t hidden = 0;
-  std::int64_t context = 0;  // trained length
+  std::int64_t context = 0;         // trained length
+  std::int64_t usable_context = 0;  // the length that a run may reach: some rotary scalings depend on it
   NormKind norm = NormKind::rms;
-  NormPlace norm_place = NormPlace::pre;
+  bool norm_bias = false;
   float norm_eps = 1e-5f;
-  RopeSpec rope;
+  NormKind qk_norm_kind = NormKind::rms;
+  std::vector<RopeSpec> ropes;  // most models: one
+  std::int64_t learned_positions =
+      0;  // rows of a table of position embeddings, added to the tokens'; 0: none
   bool tied_head = false;
+  bool head_bias = false;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   float logit_soft_cap = 0;
   std::vector<LayerSpec> layers;

@@ -32,14 +32,17 @@ struct Run {
   std::size_t sequence = 0;
 };
 
-void rotate_heads(const KernelTable& table, const layers::RopeTable& rope, const Norm& norm,
-                  std::int64_t position, std::int64_t heads, std::int64_t head_dim, float* x) {
-  if (norm) {
-    for (std::int64_t head = 0; head < heads; ++head)
-      norm.apply(table, x + head * head_dim, x + head * head_dim);
-  }
-  if (rope.enabled()) {
-    table.rope(x, heads, head_dim, rope.dim(), rope.cos(position), rope.sin(position), rope.interleaved());
+// What a branch reads x through. Parallel branches of which only one has a norm share it.
+const Norm& pre_norm(const LayerSpec& shape, const Norm& own, const Norm& other) {
+  return own || shape.residual != Residual::parallel ? own : other;
+}
+
+void normalise_heads(const KernelTable& table, QkNorm kind, const Norm& norm, std::int64_t heads,
+                     std::int64_t head_dim, float* x) {
+  if (kind == QkNorm::whole) return norm.apply(table, x, x);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t part = kind == QkNorm::each_head ? head * head_dim : 0;
+    norm.apply_part(table, part, head_dim, x + head * head_dim, x + head * head_dim);
   }
 }
 
@@ -83,8 +86,9 @@ Decoder::Decoder(ArchSpec spec, DecoderWeights weights, layers::AttentionMode at
       weights_(std::move(weights)),
       attention_(attention),
       kv_(spec_, kv_dtype),
-      rope_(spec_.rope),
-      context_(pool, kernels) {}
+      context_(pool, kernels) {
+  for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(rope, spec_.usable_context);
+}
 
 Status Decoder::check(const Batch& batch, std::span<const float> logits) const {
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
@@ -101,6 +105,13 @@ Status Decoder::check(const Batch& batch, std::span<const float> logits) const {
       std::ranges::is_sorted(batch.logit_rows, std::ranges::less_equal{}) &&
       (batch.logit_rows.empty() || (batch.logit_rows.front() >= 0 && batch.logit_rows.back() < rows)));
   LITHE_CHECK(logits.size() == batch.logit_rows.size() * static_cast<std::size_t>(spec_.vocab));
+  for (const BatchSequence& sequence : batch.sequences) {
+    const std::int64_t end = sequence.cache->length() + sequence.count;
+    if (spec_.learned_positions > 0 && end > spec_.learned_positions) {
+      return invalid("{} tokens are more than the {} positions that the model has learned", end,
+                     spec_.learned_positions);
+    }
+  }
   for (const std::int32_t token : batch.tokens) {
     if (token < 0 || token >= spec_.vocab) {
       return invalid("token id {} has no row in the model's embedding of {} rows", token, spec_.vocab);
@@ -126,9 +137,22 @@ void Decoder::begin(Pass& pass) {
     for (std::int64_t position = first; position < end; ++position) pass.positions.push_back(position);
     most = std::max(most, end);
   }
-  rope_.extend(most);
+  for (layers::RopeTable& rope : ropes_) rope.extend(most);
   pass.x = context_.arena().take<float>(pass.rows * spec_.hidden);
-  layers::embed(context_, weights_.embedding, batch.tokens, spec_.embedding_scale, pass.x);
+  embed(pass);
+}
+
+void Decoder::embed(Pass& pass) {
+  layers::embed(context_, weights_.embedding, pass.batch.tokens, spec_.embedding_scale, pass.x);
+  if (!weights_.position_embedding) return;
+  const auto bytes = static_cast<std::size_t>(spec_.hidden) * sizeof(float);
+  context_.reserve_worker_scratch(bytes);
+  context_.pool().parallel_for(pass.rows, [&](std::int64_t row, int worker) {
+    auto* const learned = reinterpret_cast<float*>(context_.worker_scratch(worker).data());
+    kernels::unpack_row(weights_.position_embedding.weights(), pass.positions[static_cast<std::size_t>(row)],
+                        learned);
+    context_.kernels().add(pass.x + row * spec_.hidden, learned, spec_.hidden);
+  });
 }
 
 Status Decoder::forward(const Batch& batch, std::span<float> logits) {
@@ -143,58 +167,119 @@ Status Decoder::forward(const Batch& batch, std::span<float> logits) {
   return {};
 }
 
+// Whether what a branch gives is added to the residual stream as it is, so that it needs no place of its own.
+bool Decoder::joins_directly(const LayerSpec& shape) const {
+  return shape.residual == Residual::sequential && !shape.post_norm && spec_.residual_scale == 1.0f;
+}
+
 void Decoder::run_layer(Pass& pass, std::size_t index) {
   layers::ScratchArena::Scope scope(context_.arena());
-  attend(pass, index);
-  if (pass.rows == 0) return;
   const DecoderLayer& layer = weights_.layers[index];
-  const auto normalise = [&](std::int64_t row, float* out) {
-    layer.ffn_norm.apply(context_.kernels(), pass.x + row * spec_.hidden, out);
-  };
-  const FunctionRef<void(std::int64_t, float*)> make(normalise);
-  layer.ffn.run(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make}, pass.x, spec_.hidden,
-                true);
+  const LayerSpec& shape = spec_.layers[index];
+  float* const branch =
+      joins_directly(shape) ? nullptr : context_.arena().take<float>(pass.rows * spec_.hidden);
+  attend(pass, index, branch);
+  if (pass.rows == 0) return;
+  if (shape.residual == Residual::parallel) {
+    feed(pass, index, nullptr);  // reads the stream before it adds to it
+    join(pass, branch, {}, Residual::sequential);
+  } else {
+    if (branch != nullptr) join(pass, branch, layer.attn_post_norm, shape.residual);
+    feed(pass, index, branch);
+    if (branch != nullptr) join(pass, branch, layer.ffn_post_norm, shape.residual);
+  }
   if (layers::Observer* observer = context_.observer()) {
     observer->on_layer_output(static_cast<int>(index), pass.x, pass.rows, spec_.hidden);
   }
 }
 
-// x += output projection of the attention of norm(x). In the last layer every row must leave its keys and
-// values behind, but only the rows whose logits are wanted go on from there.
-void Decoder::attend(Pass& pass, std::size_t index) {
+// The feed-forward layer's result into `branch`, or added to the residual stream without one.
+void Decoder::feed(Pass& pass, std::size_t index, float* branch) {
+  const DecoderLayer& layer = weights_.layers[index];
+  const LayerSpec& shape = spec_.layers[index];
+  const Norm& norm = pre_norm(shape, layer.ffn_norm, layer.attn_norm);
+  const auto normalise = [&](std::int64_t row, float* out) {
+    norm.apply(context_.kernels(), pass.x + row * spec_.hidden, out);
+  };
+  const FunctionRef<void(std::int64_t, float*)> make(normalise);
+  layers::LinearInput input{.x = pass.x,
+                            .stride = spec_.hidden,
+                            .rows = pass.rows,
+                            .cols = spec_.hidden,
+                            .make = norm ? &make : nullptr};
+  layer.ffn.run(context_, input, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr);
+}
+
+// Adds a branch's result to the residual stream, normalised and scaled as the architecture says.
+void Decoder::join(Pass& pass, const float* branch, const Norm& post, Residual residual) {
+  const KernelTable& table = context_.kernels();
+  const std::int64_t hidden = spec_.hidden;
+  context_.reserve_worker_scratch(static_cast<std::size_t>(hidden) * sizeof(float));
+  context_.pool().parallel_for(pass.rows, [&](std::int64_t row, int worker) {
+    float* const x = pass.x + row * hidden;
+    auto* const given = reinterpret_cast<float*>(context_.worker_scratch(worker).data());
+    std::copy_n(branch + row * hidden, hidden, given);
+    if (residual == Residual::after_add) {
+      table.add(x, given, hidden);
+      if (post) post.apply(table, x, x);
+      return;
+    }
+    if (post) post.apply(table, given, given);
+    if (spec_.residual_scale != 1.0f) table.scale(given, spec_.residual_scale, hidden);
+    table.add(x, given, hidden);
+  });
+}
+
+// The output projection of the attention of norm(x), into `branch` or added to x without one. In the last layer every
+// row must leave its keys and values behind, but only the rows whose logits are wanted go on from there.
+void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
   const DecoderLayer& layer = weights_.layers[index];
   const LayerSpec& shape = spec_.layers[index];
   const KernelTable& table = context_.kernels();
+  const Norm& norm = pre_norm(shape, layer.attn_norm, layer.ffn_norm);
   const std::int64_t q_width = layer.q.out_features(), k_width = layer.k.out_features(),
                      v_width = layer.v.out_features(), out_width = layer.attn_out.in_features();
   float* const q = context_.arena().take<float>(pass.rows * q_width);
   float* const k = context_.arena().take<float>(pass.rows * k_width);
   float* const v = context_.arena().take<float>(pass.rows * v_width);
   const auto normalise = [&](std::int64_t row, float* out) {
-    layer.attn_norm.apply(table, pass.x + row * spec_.hidden, out);
+    norm.apply(table, pass.x + row * spec_.hidden, out);
   };
   const FunctionRef<void(std::int64_t, float*)> make(normalise);
+  const auto input = [&] {
+    return layers::LinearInput{.x = pass.x,
+                               .stride = spec_.hidden,
+                               .rows = pass.rows,
+                               .cols = spec_.hidden,
+                               .make = norm ? &make : nullptr};
+  };
+  const layers::RopeTable* const rope =
+      shape.rope == kNoRope ? nullptr : &ropes_[static_cast<std::size_t>(shape.rope)];
+  const auto rotate = [&](const Norm& own, std::int64_t row, std::int64_t heads, float* x) {
+    if (own) normalise_heads(table, shape.qk_norm, own, heads, shape.head_dim, x);
+    if (rope == nullptr || !rope->enabled()) return;
+    const std::int64_t position = pass.positions[static_cast<std::size_t>(row)];
+    table.rope(x, heads, shape.head_dim, rope->dim(), rope->cos(position), rope->sin(position),
+               rope->interleaved());
+  };
   const auto view = [&](std::size_t sequence) {
     const kvcache::SequenceCache& cache = *pass.batch.sequences[sequence].cache;
     return kernels::KvView{kv_.shape(index), cache.pool().base() + kv_.offset(index),
                            cache.pool().page_bytes(), cache.pages().data()};
   };
   const auto rotate_query = [&](std::int64_t row) {
-    rotate_heads(table, rope_, layer.q_norm, pass.positions[static_cast<std::size_t>(row)], shape.heads,
-                 shape.head_dim, q + row * q_width);
+    rotate(layer.q_norm, row, shape.heads, q + row * q_width);
   };
 
   const bool narrow = index + 1 == weights_.layers.size() && context_.observer() == nullptr &&
                       std::ssize(pass.batch.logit_rows) < pass.rows;
   const std::array products{Product{&layer.k, k, k_width}, Product{&layer.v, v, v_width},
                             Product{&layer.q, q, q_width}};
-  multiply(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make},
-           std::span(products).first(narrow ? 2 : 3));
+  multiply(context_, input(), std::span(products).first(narrow ? 2 : 3));
   const auto place = [&](std::int64_t index_of_tile, int) {
     const Tile& tile = pass.tiles[static_cast<std::size_t>(index_of_tile)];
     for (std::int64_t row = tile.row; row < tile.row + tile.count; ++row) {
-      rotate_heads(table, rope_, layer.k_norm, pass.positions[static_cast<std::size_t>(row)], shape.kv_heads,
-                   shape.head_dim, k + row * k_width);
+      rotate(layer.k_norm, row, shape.kv_heads, k + row * k_width);
       if (!narrow) rotate_query(row);
     }
     table.attention.store(view(tile.sequence), k + tile.row * k_width, k_width, v + tile.row * v_width,
@@ -208,7 +293,7 @@ void Decoder::attend(Pass& pass, std::size_t index) {
   if (narrow) {
     keep_wanted_rows(pass);
     if (pass.rows == 0) return;
-    multiply(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make}, std::span(products).last(1));
+    multiply(context_, input(), std::span(products).last(1));
     context_.pool().parallel_for(pass.rows, [&](std::int64_t row, int) { rotate_query(row); });
   }
 
@@ -230,10 +315,12 @@ void Decoder::attend(Pass& pass, std::size_t index) {
                     .window = shape.window,
                     .scale = shape.attention_scale,
                     .soft_cap = shape.soft_cap,
+                    .sinks = layer.sinks.empty() ? nullptr : layer.sinks.data(),
                     .f32_arithmetic = layer.attn_out.arithmetic() == kernels::Arithmetic::f32});
   }
   layers::attention(context_, attention_, jobs);
-  const std::array output{Product{&layer.attn_out, pass.x, spec_.hidden, true}};
+  const std::array output{
+      Product{&layer.attn_out, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr}};
   multiply(context_, {.x = attended, .stride = out_width, .rows = pass.rows, .cols = out_width}, output);
 }
 
@@ -275,10 +362,18 @@ void Decoder::compute_logits(Pass& pass, std::span<float> logits) {
   };
   const FunctionRef<void(std::int64_t, float*)> make(normalise);
   const std::array products{Product{&weights_.head, logits.data(), spec_.vocab}};
-  multiply(context_, {.rows = std::ssize(wanted), .cols = spec_.hidden, .make = &make}, products);
-  if (spec_.logit_scale != 1.0f) {
-    context_.kernels().scale(logits.data(), spec_.logit_scale, static_cast<std::int64_t>(logits.size()));
-  }
+  const auto finish = [&](std::int64_t row_begin, std::int64_t row_end, std::int64_t begin,
+                          std::int64_t end) {
+    for (std::int64_t row = row_begin; row < row_end; ++row) {
+      float* const part = logits.data() + row * spec_.vocab + begin;
+      if (spec_.logit_scale != 1.0f) context_.kernels().scale(part, spec_.logit_scale, end - begin);
+      if (spec_.logit_soft_cap != 0.0f) context_.kernels().soft_cap(part, spec_.logit_soft_cap, end - begin);
+    }
+  };
+  const layers::ProductEpilogue epilogue(finish);
+  const bool plain = spec_.logit_scale == 1.0f && spec_.logit_soft_cap == 0.0f;
+  multiply(context_, {.rows = std::ssize(wanted), .cols = spec_.hidden, .make = &make}, products,
+           plain ? nullptr : &epilogue);
 }
 
 }  // namespace lithe::models

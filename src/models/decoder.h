@@ -20,15 +20,16 @@
 namespace lithe::models {
 
 struct DecoderLayer {
-  layers::Norm attn_norm, q_norm, k_norm, ffn_norm;  // q_norm, k_norm: per head, or empty
+  layers::Norm attn_norm, attn_post_norm, q_norm, k_norm, ffn_norm, ffn_post_norm;  // empty: none
   layers::Linear q, k, v, attn_out;
+  std::vector<float> sinks;  // [heads], or empty
   layers::Ffn ffn;
 };
 
 /// Everything that a forward pass reads. The packed bytes lie in `memory`, in the order they are read.
 struct DecoderWeights {
   layers::WeightMemory memory;
-  layers::Linear embedding;
+  layers::Linear embedding, position_embedding;  // the latter only where positions are learned
   std::vector<DecoderLayer> layers;
   layers::Norm output_norm;
   layers::Linear head;  // shares the embedding's bytes when tied
@@ -75,8 +76,12 @@ class Decoder {
   layers::ScratchNeed scratch_need(const StepShape& step) const;
   Status check(const Batch& batch, std::span<const float> logits) const;
   void begin(Pass& pass);
+  void embed(Pass& pass);
   void run_layer(Pass& pass, std::size_t index);
-  void attend(Pass& pass, std::size_t index);
+  void attend(Pass& pass, std::size_t index, float* branch);
+  void feed(Pass& pass, std::size_t index, float* branch);
+  void join(Pass& pass, const float* branch, const layers::Norm& post, Residual residual);
+  bool joins_directly(const LayerSpec& shape) const;
   void keep_wanted_rows(Pass& pass);
   void compute_logits(Pass& pass, std::span<float> logits);
 
@@ -84,7 +89,7 @@ class Decoder {
   DecoderWeights weights_;
   layers::AttentionMode attention_;
   CacheLayout kv_;
-  layers::RopeTable rope_;
+  std::vector<layers::RopeTable> ropes_;
   layers::ExecContext context_;
 };
 

@@ -41,8 +41,10 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     const DecoderLayer& layer = weights_.layers[i];
     const LayerSpec& shape = spec_.layers[i];
-    const std::uint64_t kept = floats(step.rows, layer.q.out_features() + layer.k.out_features() +
-                                                     layer.v.out_features() + layer.attn_out.in_features());
+    const std::uint64_t branch = joins_directly(shape) ? 0 : floats(step.rows, spec_.hidden);
+    const std::uint64_t kept =
+        branch + floats(step.rows, layer.q.out_features() + layer.k.out_features() + layer.v.out_features() +
+                                       layer.attn_out.in_features());
     kernels::AttentionJob job;
     job.kv.shape = kv_.shape(i);
     job.q_heads = shape.heads;
@@ -69,8 +71,10 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
 
 std::uint64_t Decoder::scratch_bytes(const StepShape& step) const {
   const ScratchNeed need = scratch_need(step);
-  return need.arena + need.per_worker * static_cast<std::uint64_t>(context_.threads()) +
-         floats(2 * step.keys, spec_.rope.dim / 2) + floats(step.logit_rows, spec_.vocab);
+  std::uint64_t tables = 0;
+  for (const RopeSpec& rope : spec_.ropes) tables += floats(2 * step.keys, rope.dim / 2);
+  return need.arena + need.per_worker * static_cast<std::uint64_t>(context_.threads()) + tables +
+         floats(step.logit_rows, spec_.vocab);
 }
 
 Status Decoder::reserve(const StepShape& step) {

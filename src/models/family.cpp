@@ -6,7 +6,9 @@ namespace lithe::models {
 
 // A function's static, not a namespace's: other files' constants may not be there yet when ours are made.
 std::span<const Family> families() {
-  static const std::array all{kLlama, kQwen2, kQwen3};
+  static const std::array all{kLlama,   kQwen2,  kQwen3,  kCohere2, kCommandR,  kFalcon,
+                              kGemma,   kGemma2, kGemma3, kGlm4,    kGpt2,      kGptNeoX,
+                              kGranite, kOlmo2,  kPhi3,   kSmolLm3, kStarcoder2};
   return all;
 }
 
@@ -18,6 +20,18 @@ Result<const Family*> find_family(std::string_view name) {
     known += family.name;
   }
   return unsupported("architecture '{}' is not one that Lithe runs (those are: {})", name, known);
+}
+
+Result<const Family*> find_hf_family(std::string_view architecture) {
+  std::string known;
+  for (const Family& family : families()) {
+    for (const std::string_view name : family.hf_architectures) {
+      if (name == architecture) return &family;
+      known += known.empty() ? "" : ", ";
+      known += name;
+    }
+  }
+  return unsupported("architecture {} is not one that Lithe runs (those are: {})", architecture, known);
 }
 
 }  // namespace lithe::models

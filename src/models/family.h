@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "models/arch_spec.h"
+#include "models/hf_config.h"
 #include "models/parameters.h"
 #include "models/weight_table.h"
 
@@ -19,13 +20,19 @@ struct Family {
   /// Everything but the vocabulary's size and the rope divisors, which the tensors tell.
   Result<ArchSpec> (*describe)(const Parameters& parameters);
   WeightTable (*weights)(const ArchSpec& spec);
+  /// What config.json says, as the parameters that describe() reads.
+  Status (*import)(HfConfig& config);
 };
 
 std::span<const Family> families();
 /// unsupported: names the architecture and those that are known.
 Result<const Family*> find_family(std::string_view name);
 
+/// The same by the name of a Transformers class.
+Result<const Family*> find_hf_family(std::string_view architecture);
+
 // One line per family; each lies in families/NAME.cpp.
-extern const Family kLlama, kQwen2, kQwen3;
+extern const Family kCohere2, kCommandR, kFalcon, kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeoX, kGranite,
+    kLlama, kOlmo2, kPhi3, kQwen2, kQwen3, kSmolLm3, kStarcoder2;
 
 }  // namespace lithe::models

@@ -4,17 +4,15 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstring>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "base/checked.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "models/binding.h"
 #include "models/family.h"
 
 namespace lithe::models {
@@ -22,96 +20,40 @@ namespace {
 
 using formats::GgufTensor;
 using layers::Linear;
+using layers::Norm;
 
-constexpr std::size_t kNamesShown = 6;
-
-// "a, b, c and 17 more".
-std::string list_names(const std::vector<std::string>& names) {
-  std::string out;
-  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i)
-    out += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kNamesShown) out += fmt::format(" and {} more", names.size() - kNamesShown);
-  return out;
-}
-
-std::string shape_text(std::span<const std::uint64_t> dims) {
-  return fmt::format("[{}]", fmt::join(dims.rbegin(), dims.rend(), ", "));
-}
-
-Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t cols) {
-  std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(cols)};
-  if (rows > 0) expected.push_back(static_cast<std::uint64_t>(rows));
-  // Trailing dimensions of 1 say nothing.
-  std::vector<std::uint64_t> dims = tensor.dims;
-  while (dims.size() > expected.size() && dims.back() == 1) dims.pop_back();
-  if (dims != expected) {
-    return corrupt("tensor {} has the shape {}, but the model's parameters ask for {}", tensor.name,
-                   shape_text(tensor.dims), shape_text(expected));
-  }
-  if (tensor.format == nullptr) {
-    return unsupported("tensor {} has the type {}, which Lithe does not run", tensor.name, tensor.gguf_type);
-  }
-  const auto row = row_bytes(tensor.format->dtype, static_cast<std::uint64_t>(cols));
-  const auto bytes =
-      row ? checked_mul<std::uint64_t>(*row, static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1)))
-          : std::nullopt;
-  if (!bytes || *bytes != tensor.bytes()) {
-    return corrupt("tensor {} of type {} and shape {} cannot have {} bytes", tensor.name, tensor.format->name,
-                   shape_text(tensor.dims), tensor.bytes());
-  }
-  return {};
-}
-
-// The tensors of a file by role and layer.
-class Binding {
- public:
-  Status bind(const formats::ModelFile& file, const ArchSpec& spec, const WeightTable& table) {
-    layers_.resize(spec.layers.size());
-    std::vector<std::string> missing;
-    for (const WeightEntry& entry : table) {
-      const std::size_t count = per_layer(entry.role) ? spec.layers.size() : 1;
-      for (std::size_t layer = 0; layer < count; ++layer) {
-        const std::string name = layer_name(entry.gguf, static_cast<std::int64_t>(layer));
-        const GgufTensor* tensor = file.find_tensor(name);
-        if (tensor == nullptr) {
-          if (entry.presence == Presence::required) missing.push_back(name);
-          continue;
-        }
-        const LayerSpec& shape = spec.layers[layer];
-        const std::int64_t rows = entry.rows == Dim::none ? 0 : dim_length(entry.rows, spec, shape);
-        LITHE_RETURN_IF_ERROR(check_shape(*tensor, rows, dim_length(entry.cols, spec, shape)));
-        slot(entry.role, layer) = tensor;
-        used_.insert(tensor->name);
-      }
-    }
-    if (missing.empty()) return {};
-    return corrupt("the file lacks {} of the tensors that its architecture '{}' with {} layers needs: {}",
-                   missing.size(), spec.family, spec.layers.size(), list_names(missing));
-  }
-
-  const GgufTensor* find(Role role, std::size_t layer = 0) const {
-    return per_layer(role) ? layers_[layer][static_cast<std::size_t>(role)]
-                           : model_[static_cast<std::size_t>(role)];
-  }
-
-  void warn_of_unused(const formats::ModelFile& file) const {
-    std::vector<std::string> unused;
-    for (const GgufTensor& tensor : file.tensors()) {
-      if (!used_.contains(tensor.name)) unused.emplace_back(tensor.name);
-    }
-    if (!unused.empty())
-      log_warning("{} tensors of the file are not used: {}", unused.size(), list_names(unused));
-  }
-
- private:
-  using Slots = std::array<const GgufTensor*, kRoleCount>;
-  const GgufTensor*& slot(Role role, std::size_t layer) {
-    return (per_layer(role) ? layers_[layer] : model_)[static_cast<std::size_t>(role)];
-  }
-  Slots model_{};
-  std::vector<Slots> layers_;
-  std::set<std::string_view> used_;
+// Where each weight of a layer goes, in the order in which a forward pass reads the matrices.
+struct LinearSlot {
+  Role weight, bias;
+  Linear& (*of)(DecoderLayer&);
 };
+constexpr LinearSlot kLinears[] = {
+    {Role::q, Role::q_bias, [](DecoderLayer& layer) -> Linear& { return layer.q; }},
+    {Role::k, Role::k_bias, [](DecoderLayer& layer) -> Linear& { return layer.k; }},
+    {Role::v, Role::v_bias, [](DecoderLayer& layer) -> Linear& { return layer.v; }},
+    {Role::attn_out, Role::attn_out_bias, [](DecoderLayer& layer) -> Linear& { return layer.attn_out; }},
+    {Role::gate, Role::gate_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.gate; }},
+    {Role::up, Role::up_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.up; }},
+    {Role::down, Role::down_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.down; }},
+};
+struct NormSlot {
+  Role weight, bias;
+  Norm DecoderLayer::*member;
+};
+constexpr NormSlot kNorms[] = {
+    {Role::attn_norm, Role::attn_norm_bias, &DecoderLayer::attn_norm},
+    {Role::attn_post_norm, Role::attn_post_norm_bias, &DecoderLayer::attn_post_norm},
+    {Role::ffn_norm, Role::ffn_norm_bias, &DecoderLayer::ffn_norm},
+    {Role::ffn_post_norm, Role::ffn_post_norm_bias, &DecoderLayer::ffn_post_norm},
+};
+
+// The tensor's name; of a piece of it, with the row that it begins at.
+std::string piece_name(const BoundWeight& weight) {
+  const std::string name(weight.tensor->name);
+  const bool whole =
+      weight.tensor->dims.size() < 2 || static_cast<std::uint64_t>(weight.rows) == weight.tensor->dims[1];
+  return whole ? name : fmt::format("{}[{}:]", name, weight.offset);
+}
 
 // Builds the weights in the order in which a forward pass reads them.
 class Builder {
@@ -120,16 +62,18 @@ class Builder {
           const kernels::KernelTable& kernels, ThreadPool& pool)
       : file_(file), binding_(binding), options_(options), kernels_(kernels), pool_(pool) {}
 
-  Result<DecoderWeights> build(ArchSpec& spec, const WeightTable& table);
+  Result<DecoderWeights> build(ArchSpec& spec);
 
  private:
-  Result<Linear> linear(Role role, std::size_t layer, const WeightTable& table);
-  Result<std::vector<float>> vector(Role role, std::size_t layer);
-  Result<layers::Norm> norm(Role role, std::size_t layer, const ArchSpec& spec);
-  Result<DecoderLayer> layer(std::size_t index, ArchSpec& spec, const WeightTable& table);
-  Status bias(Role role, std::size_t layer, Linear& linear, bool& present);
+  Result<std::span<const std::byte>> bytes(const BoundWeight& weight);
+  Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias);
+  Result<std::vector<float>> vector(const BoundWeight& weight);
+  Result<Norm> norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps);
+  Result<DecoderLayer> layer(std::size_t index, const ArchSpec& spec);
+  Result<bool> has_own_head();
+  Status divisors(ArchSpec& spec);
   Status reserve(const ArchSpec& spec, bool own_head);
-  Status check_finite(const GgufTensor& tensor, std::span<const std::byte> data) const;
+  Status check_finite(const BoundWeight& weight, std::span<const std::byte> data) const;
 
   const formats::ModelFile& file_;
   const Binding& binding_;
@@ -141,15 +85,14 @@ class Builder {
   int next_id_ = 0;
 };
 
-Status Builder::check_finite(const GgufTensor& tensor, std::span<const std::byte> data) const {
-  const auto cols = static_cast<std::int64_t>(tensor.dims[0]);
-  const auto row = static_cast<std::size_t>(*row_bytes(tensor.format->dtype, tensor.dims[0]));
-  const auto rows = static_cast<std::int64_t>(data.size() / row);
-  std::atomic<std::int64_t> first_bad{rows};
+Status Builder::check_finite(const BoundWeight& weight, std::span<const std::byte> data) const {
+  const GgufTensor& tensor = *weight.tensor;
+  const auto row = data.size() / static_cast<std::size_t>(weight.rows);
+  std::atomic<std::int64_t> first_bad{weight.rows};
   pool_.run([&](int worker) {
-    std::vector<float> values(static_cast<std::size_t>(cols));
-    for (std::int64_t r = worker; r < rows; r += pool_.size()) {
-      tensor.format->decode(data.data() + static_cast<std::size_t>(r) * row, cols, values.data());
+    std::vector<float> values(static_cast<std::size_t>(weight.cols));
+    for (std::int64_t r = worker; r < weight.rows; r += pool_.size()) {
+      tensor.format->decode(data.data() + static_cast<std::size_t>(r) * row, weight.cols, values.data());
       if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) continue;
       std::int64_t seen = first_bad.load();
       while (r < seen && !first_bad.compare_exchange_weak(seen, r)) {
@@ -157,94 +100,100 @@ Status Builder::check_finite(const GgufTensor& tensor, std::span<const std::byte
       return;
     }
   });
-  if (first_bad == rows) return {};
-  return corrupt("tensor {} holds a NaN or an infinity in row {}", tensor.name, first_bad.load());
+  if (first_bad == weight.rows) return {};
+  return corrupt("tensor {} holds a NaN or an infinity in row {}", tensor.name,
+                 first_bad.load() + (weight.entry->matrix() ? weight.offset : 0));
 }
 
-Result<std::vector<float>> Builder::vector(Role role, std::size_t layer) {
-  const GgufTensor* tensor = binding_.find(role, layer);
-  LITHE_CHECK(tensor != nullptr);
-  LITHE_ASSIGN_OR_RETURN(const auto data, file_.slice(*tensor, 0, made_));
-  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor, data));
-  std::vector<float> values(static_cast<std::size_t>(tensor->dims[0]));
-  tensor->format->decode(data.data(), static_cast<std::int64_t>(values.size()), values.data());
+// The bytes of a piece, checked if that is asked for.
+Result<std::span<const std::byte>> Builder::bytes(const BoundWeight& weight) {
+  LITHE_CHECK(weight);
+  LITHE_ASSIGN_OR_RETURN(const auto whole, file_.slice(*weight.tensor, 0, made_));
+  const DType dtype = weight.tensor->format->dtype;
+  const auto begin = row_bytes(
+      dtype,
+      static_cast<std::uint64_t>(weight.entry->matrix() ? weight.offset * weight.cols : weight.offset));
+  const auto size = row_bytes(dtype, static_cast<std::uint64_t>(weight.rows * weight.cols));
+  if (!begin || !size) {
+    return corrupt("tensor {} of type {} cannot be cut at {}", weight.tensor->name,
+                   weight.tensor->format->name, weight.offset);
+  }
+  const auto piece = whole.subspan(static_cast<std::size_t>(*begin), static_cast<std::size_t>(*size));
+  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(weight, piece));
+  return piece;
+}
+
+Result<std::vector<float>> Builder::vector(const BoundWeight& weight) {
+  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight));
+  std::vector<float> values(static_cast<std::size_t>(weight.rows * weight.cols));
+  weight.tensor->format->decode(data.data(), static_cast<std::int64_t>(values.size()), values.data());
   return values;
 }
 
-Result<layers::Norm> Builder::norm(Role role, std::size_t layer, const ArchSpec& spec) {
-  layers::Norm out{.kind = spec.norm, .eps = spec.norm_eps};
-  LITHE_ASSIGN_OR_RETURN(out.weight, vector(role, layer));
+// Empty where the model has no such norm.
+Result<Norm> Builder::norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps) {
+  Norm out{.kind = kind, .eps = eps};
+  if (const BoundWeight& found = binding_.find(weight, layer)) {
+    LITHE_ASSIGN_OR_RETURN(out.weight, vector(found));
+    if (const BoundWeight& shift = binding_.find(bias, layer); shift && bias != weight) {
+      LITHE_ASSIGN_OR_RETURN(out.bias, vector(shift));
+    }
+  }
   return out;
 }
 
-Result<Linear> Builder::linear(Role role, std::size_t layer, const WeightTable& table) {
-  const GgufTensor* tensor = binding_.find(role, layer);
-  LITHE_CHECK(tensor != nullptr);
-  LITHE_ASSIGN_OR_RETURN(const auto data, file_.slice(*tensor, 0, made_));
-  if (options_.check_tensors) LITHE_RETURN_IF_ERROR(check_finite(*tensor, data));
-  const DType dtype = tensor->format->dtype;
-  const layers::StoredMatrix stored{dtype, static_cast<std::int64_t>(tensor->dims[1]),
-                                    static_cast<std::int64_t>(tensor->dims[0]), data};
-  const auto release = [&](std::span<const std::byte> part) { file_.release(*tensor, part); };
+Result<Linear> Builder::linear(const BoundWeight& weight, const BoundWeight& bias) {
+  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight));
+  const DType dtype = weight.tensor->format->dtype;
+  const layers::StoredMatrix stored{dtype, weight.rows, weight.cols, data};
+  const auto release = [&](std::span<const std::byte> part) { file_.release(*weight.tensor, part); };
   const Linear::PackedPart packed(release);
   Linear out = Linear::pack(stored, layers::choose_arithmetic(dtype, kernels_, options_.full_precision),
                             memory_, pool_, &packed);
-  file_.release(*tensor);
-  const auto entry = std::ranges::find(table, role, &WeightEntry::role);
-  out.describe(next_id_++, std::string(tensor->name), entry->shard);
+  file_.release(*weight.tensor, data);
+  out.describe(next_id_++, piece_name(weight), weight.entry->shard);
+  if (bias) {
+    LITHE_ASSIGN_OR_RETURN(auto values, vector(bias));
+    out.set_bias(std::move(values));
+  }
   return out;
 }
 
-Status Builder::bias(Role role, std::size_t layer, Linear& linear, bool& present) {
-  if (binding_.find(role, layer) == nullptr) return {};
-  LITHE_ASSIGN_OR_RETURN(auto values, vector(role, layer));
-  linear.set_bias(std::move(values));
-  present = true;
-  return {};
-}
-
-Result<DecoderLayer> Builder::layer(std::size_t index, ArchSpec& spec, const WeightTable& table) {
+Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
   DecoderLayer out;
-  LayerSpec& shape = spec.layers[index];
-  LITHE_ASSIGN_OR_RETURN(out.attn_norm, norm(Role::attn_norm, index, spec));
-  LITHE_ASSIGN_OR_RETURN(out.q, linear(Role::q, index, table));
-  LITHE_ASSIGN_OR_RETURN(out.k, linear(Role::k, index, table));
-  LITHE_ASSIGN_OR_RETURN(out.v, linear(Role::v, index, table));
-  LITHE_RETURN_IF_ERROR(bias(Role::q_bias, index, out.q, shape.qkv_bias));
-  LITHE_RETURN_IF_ERROR(bias(Role::k_bias, index, out.k, shape.qkv_bias));
-  LITHE_RETURN_IF_ERROR(bias(Role::v_bias, index, out.v, shape.qkv_bias));
-  if (shape.qk_norm) {
-    LITHE_ASSIGN_OR_RETURN(out.q_norm, norm(Role::q_norm, index, spec));
-    LITHE_ASSIGN_OR_RETURN(out.k_norm, norm(Role::k_norm, index, spec));
+  const LayerSpec& shape = spec.layers[index];
+  for (const NormSlot& slot : kNorms) {
+    LITHE_ASSIGN_OR_RETURN(out.*slot.member, norm(slot.weight, slot.bias, index, spec.norm, spec.norm_eps));
   }
-  LITHE_ASSIGN_OR_RETURN(out.attn_out, linear(Role::attn_out, index, table));
-  LITHE_RETURN_IF_ERROR(bias(Role::attn_out_bias, index, out.attn_out, shape.out_bias));
-  LITHE_ASSIGN_OR_RETURN(out.ffn_norm, norm(Role::ffn_norm, index, spec));
+  LITHE_ASSIGN_OR_RETURN(out.q_norm,
+                         norm(Role::q_norm, Role::q_norm, index, spec.qk_norm_kind, spec.norm_eps));
+  LITHE_ASSIGN_OR_RETURN(out.k_norm,
+                         norm(Role::k_norm, Role::k_norm, index, spec.qk_norm_kind, spec.norm_eps));
+  if (const BoundWeight& sinks = binding_.find(Role::sinks, index)) {
+    LITHE_ASSIGN_OR_RETURN(out.sinks, vector(sinks));
+  }
   out.ffn.kind = shape.ffn;
   out.ffn.activation = shape.activation;
-  if (shape.ffn == FfnKind::gated) {
-    LITHE_ASSIGN_OR_RETURN(out.ffn.gate, linear(Role::gate, index, table));
+  for (const LinearSlot& slot : kLinears) {
+    const BoundWeight& weight = binding_.find(slot.weight, index);
+    if (!weight) continue;
+    LITHE_ASSIGN_OR_RETURN(slot.of(out), linear(weight, binding_.find(slot.bias, index)));
   }
-  LITHE_ASSIGN_OR_RETURN(out.ffn.up, linear(Role::up, index, table));
-  LITHE_ASSIGN_OR_RETURN(out.ffn.down, linear(Role::down, index, table));
   return out;
 }
 
 Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   std::size_t bytes = 0;
-  const auto add = [&](Role role, std::size_t layer) {
-    const GgufTensor* tensor = binding_.find(role, layer);
-    if (tensor == nullptr) return;
-    bytes += Linear::packed_bytes(tensor->format->dtype, static_cast<std::int64_t>(tensor->dims[1]),
-                                  static_cast<std::int64_t>(tensor->dims[0]));
+  const auto add = [&](Role role, std::size_t layer = 0) {
+    const BoundWeight& weight = binding_.find(role, layer);
+    if (weight) bytes += Linear::packed_bytes(weight.tensor->format->dtype, weight.rows, weight.cols);
   };
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
-    for (const Role role : {Role::q, Role::k, Role::v, Role::attn_out, Role::gate, Role::up, Role::down}) {
-      add(role, layer);
-    }
+    for (const LinearSlot& slot : kLinears) add(slot.weight, layer);
   }
-  add(Role::embedding, 0);
-  if (own_head) add(Role::output, 0);
+  add(Role::embedding);
+  add(Role::position_embedding);
+  if (own_head) add(Role::output);
   if (const std::uint64_t free = available_memory(); bytes > free) {
     return exhausted(
         "the weights need {} ({} bytes) of memory, but {} ({} bytes) are free: take a smaller type",
@@ -255,53 +204,69 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
 }
 
 // A head of its own, unless it is absent or holds the very bytes of the embedding.
-bool has_own_head(const Binding& binding) {
-  const GgufTensor* head = binding.find(Role::output);
-  const GgufTensor* embedding = binding.find(Role::embedding);
-  if (head == nullptr) return false;
-  const bool same = head->format == embedding->format && head->data.size() == embedding->data.size() &&
-                    std::memcmp(head->data.data(), embedding->data.data(), head->data.size()) == 0;
-  if (same) log_info("output.weight repeats token_embd.weight: one copy is kept");
+Result<bool> Builder::has_own_head() {
+  const BoundWeight& head = binding_.find(Role::output);
+  const BoundWeight& embedding = binding_.find(Role::embedding);
+  if (!head) return false;
+  if (head.tensor->format != embedding.tensor->format) return true;
+  std::vector<std::byte> made;
+  LITHE_ASSIGN_OR_RETURN(const auto a, file_.slice(*head.tensor, 0, made_));
+  LITHE_ASSIGN_OR_RETURN(const auto b, file_.slice(*embedding.tensor, 0, made));
+  const bool same = std::ranges::equal(a, b);
+  if (same) log_info("{} repeats {}: one copy is kept", head.tensor->name, embedding.tensor->name);
   return !same;
 }
 
-Result<DecoderWeights> Builder::build(ArchSpec& spec, const WeightTable& table) {
-  DecoderWeights out;
-  const bool own_head = has_own_head(binding_);
-  spec.tied_head = !own_head;
-  LITHE_RETURN_IF_ERROR(reserve(spec, own_head));
-  if (binding_.find(Role::rope_divisors) != nullptr) {
-    LITHE_ASSIGN_OR_RETURN(spec.rope.freq_divisors, vector(Role::rope_divisors, 0));
-    for (const float divisor : spec.rope.freq_divisors) {
+// What a file's own tables say of the rotary frequencies: one for any length, or one for up to the original context
+// and one for beyond.
+Status Builder::divisors(ArchSpec& spec) {
+  for (RopeSpec& rope : spec.ropes) {
+    Role role = Role::rope_divisors;
+    if (rope.scaling == RopeScaling::longrope) {
+      const bool stretched = spec.usable_context > rope.original_context;
+      role = stretched ? Role::rope_divisors_long : Role::rope_divisors_short;
+    }
+    const BoundWeight& table = binding_.find(role);
+    if (!table) continue;
+    LITHE_ASSIGN_OR_RETURN(rope.freq_divisors, vector(table));
+    for (const float divisor : rope.freq_divisors) {
       if (!(divisor > 0) || !std::isfinite(divisor)) {
-        return corrupt("rope_freqs.weight holds {}, which divides no frequency", divisor);
+        return corrupt("{} holds {}, which divides no frequency", table.tensor->name, divisor);
       }
     }
   }
+  return {};
+}
+
+Result<DecoderWeights> Builder::build(ArchSpec& spec) {
+  DecoderWeights out;
+  const BoundWeight none;
+  LITHE_ASSIGN_OR_RETURN(const bool own_head, has_own_head());
+  spec.tied_head = !own_head;
+  LITHE_RETURN_IF_ERROR(reserve(spec, own_head));
+  LITHE_RETURN_IF_ERROR(divisors(spec));
   for (std::size_t index = 0; index < spec.layers.size(); ++index) {
-    LITHE_ASSIGN_OR_RETURN(DecoderLayer built, layer(index, spec, table));
+    LITHE_ASSIGN_OR_RETURN(DecoderLayer built, layer(index, spec));
     out.layers.push_back(std::move(built));
   }
-  LITHE_ASSIGN_OR_RETURN(out.output_norm, norm(Role::output_norm, 0, spec));
-  LITHE_ASSIGN_OR_RETURN(out.embedding, linear(Role::embedding, 0, table));
+  LITHE_ASSIGN_OR_RETURN(out.output_norm,
+                         norm(Role::output_norm, Role::output_norm_bias, 0, spec.norm, spec.norm_eps));
+  LITHE_ASSIGN_OR_RETURN(out.embedding, linear(binding_.find(Role::embedding), none));
+  if (const BoundWeight& positions = binding_.find(Role::position_embedding)) {
+    LITHE_ASSIGN_OR_RETURN(out.position_embedding, linear(positions, none));
+  }
   if (own_head) {
-    LITHE_ASSIGN_OR_RETURN(out.head, linear(Role::output, 0, table));
+    LITHE_ASSIGN_OR_RETURN(out.head, linear(binding_.find(Role::output), none));
   } else {
     out.head = out.embedding.share();
-    if (const GgufTensor* repeated = binding_.find(Role::output)) file_.release(*repeated);
+    if (const BoundWeight& repeated = binding_.find(Role::output)) file_.release(*repeated.tensor);
+  }
+  if (const BoundWeight& bias = binding_.find(Role::output_bias)) {
+    LITHE_ASSIGN_OR_RETURN(auto values, vector(bias));
+    out.head.set_bias(std::move(values));
   }
   out.memory = std::move(memory_);
   return out;
-}
-
-// What a description may say but the decoder does not do: refused by name instead of ignored.
-Status check_runnable(const ArchSpec& spec) {
-  if (spec.norm_place != NormPlace::pre) return unsupported("{}: only norms before a layer run", spec.family);
-  if (spec.norm != NormKind::rms) return unsupported("{}: only RMS norms run in the decoder", spec.family);
-  if (spec.residual_scale != 1.0f || spec.logit_soft_cap != 0.0f) {
-    return unsupported("{}: residual scales and logit soft caps do not run yet", spec.family);
-  }
-  return {};
 }
 
 Status read_vocabulary_size(const formats::ModelFile& file, const WeightTable& table, ArchSpec& spec) {
@@ -329,14 +294,14 @@ Result<LoadedModel> load_model(const formats::ModelFile& file, const LoadOptions
   LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
   LITHE_ASSIGN_OR_RETURN(const Family* family, find_family(architecture));
   LITHE_ASSIGN_OR_RETURN(model.spec, family->describe(Parameters(file.metadata(), architecture)));
-  LITHE_RETURN_IF_ERROR(check_runnable(model.spec));
+  model.spec.usable_context = options.context > 0 ? options.context : model.spec.context;
   const WeightTable table = family->weights(model.spec);
   LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, table, model.spec));
   Binding binding;
   LITHE_RETURN_IF_ERROR(binding.bind(file, model.spec, table));
-  binding.warn_of_unused(file);
+  if (const std::string unused = binding.unused(file); !unused.empty()) log_warning("{}", unused);
   Builder builder(file, binding, options, kernels, pool);
-  LITHE_ASSIGN_OR_RETURN(model.weights, builder.build(model.spec, table));
+  LITHE_ASSIGN_OR_RETURN(model.weights, builder.build(model.spec));
   return model;
 }
 

@@ -14,6 +14,7 @@ namespace lithe::models {
 struct LoadOptions {
   bool full_precision = false;  // f32 activations everywhere
   bool check_tensors = false;   // refuse NaN and Inf
+  std::int64_t context = 0;     // the length that a run may reach; 0: the trained one
 };
 
 struct LoadedModel {

@@ -29,7 +29,7 @@ Result<Model> Model::load(const formats::ModelFile& file, const ModelOptions& op
     return invalid("a KV cache of type {} does not run: f32, f16 or q8_0",
                    block_format(options.kv_dtype).name);
   }
-  const LoadOptions load{options.precision == Precision::f32, options.check_tensors};
+  const LoadOptions load{options.precision == Precision::f32, options.check_tensors, options.context};
   auto loaded = load_model(file, load, *resolved.kernels, pool);
   if (!loaded.ok()) return std::move(loaded).status().with_context(file.path().string());
   try {

@@ -27,6 +27,7 @@ struct ModelOptions {
   DType kv_dtype = DType::f16;                    // f32, f16, q8_0
   const kernels::KernelTable* kernels = nullptr;  // null: the default of this machine
   bool check_tensors = false;                     // look for NaN and Inf while loading
+  std::int64_t context = 0;                       // the length that a run may reach; 0: the trained one
 };
 
 /// Bytes by purpose, for `inspect`, `bench` and the log.

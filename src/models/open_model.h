@@ -9,7 +9,7 @@
 
 namespace lithe::models {
 
-/// A GGUF file (any shard of a split). Errors name the file.
+/// A GGUF file (any shard of a split) or a Hugging Face directory. Errors name it.
 Result<std::unique_ptr<const formats::ModelFile>> open_model(const std::filesystem::path& path);
 
 }  // namespace lithe::models

@@ -37,6 +37,25 @@ Result<double> Parameters::real_or(std::string_view key, double least, double mo
   return *value;
 }
 
+Result<bool> Parameters::flag_or(std::string_view key, bool fallback) const {
+  LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_bool(full_name(key)));
+  return value.value_or(fallback);
+}
+
+Result<std::vector<bool>> Parameters::flags_or(std::string_view key, std::size_t count) const {
+  const std::string name = full_name(key);
+  std::vector<bool> flags;
+  if (const auto* stated = metadata_->bool_array(name)) {
+    flags = *stated;
+  } else if (const auto* numbers = metadata_->int_array(name)) {
+    for (const std::int64_t number : *numbers) flags.push_back(number != 0);
+  } else {
+    return flags;
+  }
+  if (flags.size() != count) return corrupt("{} has {} entries for {} layers", name, flags.size(), count);
+  return flags;
+}
+
 Result<std::string> Parameters::text_or(std::string_view key, std::string_view fallback) const {
   LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_string(full_name(key)));
   return std::string(value.value_or(fallback));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "formats/metadata.h"
@@ -24,6 +25,9 @@ class Parameters {
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
                                   std::int64_t fallback) const;
   Result<double> real_or(std::string_view key, double least, double most, double fallback) const;
+  Result<bool> flag_or(std::string_view key, bool fallback) const;
+  /// One flag a layer; empty if the key is absent or a single number.
+  Result<std::vector<bool>> flags_or(std::string_view key, std::size_t count) const;
   Result<std::string> text_or(std::string_view key, std::string_view fallback) const;
 
  private:

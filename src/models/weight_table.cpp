@@ -12,6 +12,8 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return spec.hidden;
     case Dim::vocab:
       return spec.vocab;
+    case Dim::positions:
+      return spec.learned_positions;
     case Dim::q_out:
       return std::int64_t{layer.heads} * layer.head_dim;
     case Dim::k_out:
@@ -22,18 +24,52 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return std::int64_t{layer.heads} * layer.value_dim;
     case Dim::head_dim:
       return layer.head_dim;
+    case Dim::heads:
+      return layer.heads;
+    case Dim::kv_heads:
+      return layer.kv_heads;
     case Dim::rope_pairs:
-      return spec.rope.dim / 2;
+      return spec.ropes.empty() ? 0 : spec.ropes.front().dim / 2;
     case Dim::ffn:
       return layer.ffn_dim;
   }
   LITHE_CHECK(false);
 }
 
+bool is_multiplied(Role role) {
+  switch (role) {
+    case Role::embedding:
+    case Role::output:
+    case Role::q:
+    case Role::k:
+    case Role::v:
+    case Role::attn_out:
+    case Role::gate:
+    case Role::up:
+    case Role::down:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string layer_name(std::string_view pattern, std::int64_t layer) {
-  const std::size_t hole = pattern.find("{}");
-  if (hole == std::string_view::npos) return std::string(pattern);
-  return std::string(pattern.substr(0, hole)) + std::to_string(layer) + std::string(pattern.substr(hole + 2));
+  std::string name(pattern);
+  for (std::size_t hole = 0; (hole = name.find("{}", hole)) != std::string::npos;) {
+    name.replace(hole, 2, std::to_string(layer));
+  }
+  return name;
+}
+
+Place place_of(const WeightTable& table, std::size_t entry, std::string WeightEntry::*name,
+               const ArchSpec& spec, const LayerSpec& layer) {
+  Place place;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].*name != table[entry].*name) continue;
+    if (i == entry) place.offset = place.whole;
+    place.whole += dim_length(table[i].matrix() ? table[i].rows : table[i].cols, spec, layer);
+  }
+  return place;
 }
 
 }  // namespace lithe::models

@@ -1,5 +1,8 @@
 // Which tensors a model consists of: role -> names, shape, presence, transform, parallel role. One table per
 // family; every tensor of a file is either in the table or reported as unused.
+//
+// A row is a piece: usually a whole tensor. Rows that name the same tensor of GGUF lie in it one after another, in the
+// order of the table (q, k and v in attn_qkv); so do rows that name the same tensor of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +18,19 @@ namespace lithe::models {
 enum class Role : std::uint8_t {
   // one per model
   embedding,
+  position_embedding,
   output_norm,
+  output_norm_bias,
   output,
+  output_bias,
   rope_divisors,
+  rope_divisors_short,
+  rope_divisors_long,
   // one per layer
   attn_norm,
+  attn_norm_bias,
+  attn_post_norm,
+  attn_post_norm_bias,
   q,
   k,
   v,
@@ -28,28 +39,41 @@ enum class Role : std::uint8_t {
   v_bias,
   q_norm,
   k_norm,
+  sinks,
   attn_out,
   attn_out_bias,
   ffn_norm,
+  ffn_norm_bias,
+  ffn_post_norm,
+  ffn_post_norm_bias,
   gate,
+  gate_bias,
   up,
+  up_bias,
   down,
+  down_bias,
 };
-inline constexpr int kRoleCount = static_cast<int>(Role::down) + 1;
+inline constexpr int kRoleCount = static_cast<int>(Role::down_bias) + 1;
 constexpr bool per_layer(Role role) {
   return role >= Role::attn_norm;
 }
+
+/// Whether its matrix multiplies (or is looked up): what conversion may round.
+bool is_multiplied(Role role);
 
 /// A length that follows from the description.
 enum class Dim : std::uint8_t {
   none,
   hidden,
   vocab,
+  positions,
   q_out,
   k_out,
   v_out,
   attn_in,
   head_dim,
+  heads,
+  kv_heads,
   rope_pairs,
   ffn
 };
@@ -61,25 +85,38 @@ enum class Presence : std::uint8_t {
   tied,      // absent means that the embedding serves (output.weight)
 };
 
-/// What must happen to the rows of a Hugging Face checkpoint to become what GGUF stores. GGUF needs nothing.
+/// What must happen to a tensor of a Hugging Face checkpoint to become what GGUF stores. GGUF needs nothing.
 enum class Transform : std::uint8_t {
   none,
-  pair_heads,  // in each head, rows i and i + d/2 become neighbours: rotary pairs lie side by side
+  pair_heads,   // in each head, rows i and i + d/2 become neighbours: rotary pairs lie side by side
+  add_one,      // gemma: norms are stored as their distance from 1
+  transpose,    // gpt2: a matrix is stored [in, out]
+  grouped_qkv,  // falcon, gpt-neox: rows go kv head by kv head, each with its queries, its key and its value
 };
 
 struct WeightEntry {
   Role role;
-  std::string_view gguf;  // "{}" stands for the layer
-  std::string_view hf;    // the same; empty: not in such checkpoints
-  Dim rows = Dim::none;   // Dim::none: a vector
+  std::string gguf;      // "{}" stands for the layer
+  std::string hf;        // the same; "a|b": whichever is there; empty: not in such checkpoints
+  Dim rows = Dim::none;  // Dim::none: a vector
   Dim cols = Dim::hidden;
   Presence presence = Presence::required;
   Transform transform = Transform::none;
   layers::ShardRole shard = layers::ShardRole::replicated;
+
+  bool matrix() const { return rows != Dim::none; }
 };
 using WeightTable = std::vector<WeightEntry>;
 
 /// "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
 std::string layer_name(std::string_view pattern, std::int64_t layer);
+
+/// Where a piece lies in the tensor of the given name: its offset and the whole, in rows of a matrix or elements of a
+/// vector. `name` picks the side: &WeightEntry::gguf or &WeightEntry::hf.
+struct Place {
+  std::int64_t offset = 0, whole = 0;
+};
+Place place_of(const WeightTable& table, std::size_t entry, std::string WeightEntry::*name,
+               const ArchSpec& spec, const LayerSpec& layer);
 
 }  // namespace lithe::models

@@ -1,11 +1,9 @@
 // Whole models against Hugging Face Transformers (tests/oracle/make_tiny_models.py).
 //
 // The measure is max |logit - golden| / max |golden| over all 40 x vocab logits of a model.
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <algorithm>
 
-#include "models/family.h"
+#include "formats/gguf.h"
 #include "support.h"
 
 namespace lithe::test {
@@ -14,16 +12,30 @@ namespace {
 using kernels::Isa;
 using models::Precision;
 
-constexpr std::array kModels{"llama_odd",      "llama3_rope", "llama_linear",
-                             "mistral_window", "qwen2_bias",  "qwen3_norm"};
+// Every folder of tests/golden/models.
+std::vector<std::string> all_models() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_path(""))) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// The model as one GGUF file, made once.
+std::filesystem::path gguf_of(const std::string& name) {
+  const std::filesystem::path path = scratch_folder() / (name + ".gguf");
+  if (!std::filesystem::exists(path)) convert_model(golden_path(name), path, DType::f32);
+  return path;
+}
 
 struct Golden {
   std::vector<std::int32_t> ids, greedy;
   std::vector<float> logits;
   explicit Golden(const std::string& name)
-      : ids(read_npy_i32(golden_path(name + ".ids.npy"))),
-        greedy(read_npy_i32(golden_path(name + ".greedy.npy"))),
-        logits(read_npy_f32(golden_path(name + ".logits.npy"))) {}
+      : ids(read_npy_i32(golden_path(name + "/ids.npy"))),
+        greedy(read_npy_i32(golden_path(name + "/greedy.npy"))),
+        logits(read_npy_f32(golden_path(name + "/logits.npy"))) {}
 };
 
 double error_of(const std::filesystem::path& path, const Golden& golden, const Runner::Options& options) {
@@ -34,14 +46,14 @@ double error_of(const std::filesystem::path& path, const Golden& golden, const R
   return relative_error(logits, golden.logits);
 }
 
-class GoldenTest : public testing::TestWithParam<const char*> {};
+class GoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTest, F32LogitsAgreeWithTransformers) {
   const Golden golden(GetParam());
   for (const Isa isa : kernels::available_isas()) {
     for (const auto attention :
          {models::AttentionMode::flash, models::AttentionMode::naive, models::AttentionMode::chunked}) {
-      const double error = error_of(golden_path(GetParam() + std::string(".gguf")), golden,
+      const double error = error_of(golden_path(GetParam()), golden,
                                     {.precision = Precision::f32, .attention = attention, .isa = isa});
       EXPECT_LT(error, 1e-4) << kernels::isa_name(isa);
       fmt::print("[ counts ] {} {}: {} logits, relative error {:.1e}\n", GetParam(), kernels::isa_name(isa),
@@ -54,7 +66,7 @@ TEST_P(GoldenTest, GreedyTextIsEqual) {
   const Golden golden(GetParam());
   int equal = 0;
   for (const Isa isa : kernels::available_isas()) {
-    Runner runner(golden_path(GetParam() + std::string(".gguf")), {.precision = Precision::f32, .isa = isa});
+    Runner runner(golden_path(GetParam()), {.precision = Precision::f32, .isa = isa});
     const std::vector<std::int32_t> text = runner.greedy(golden.ids, static_cast<int>(golden.greedy.size()));
     EXPECT_EQ(text, golden.greedy) << kernels::isa_name(isa);
     for (std::size_t i = 0; i < text.size(); ++i) equal += text[i] == golden.greedy[i];
@@ -66,7 +78,7 @@ TEST_P(GoldenTest, GreedyTextIsEqual) {
 // are narrow. What they must catch is a wrong scale or a swapped channel, which errs by 0.5 and more.
 TEST_P(GoldenTest, RoundedCachesStayNear) {
   const Golden golden(GetParam());
-  const std::filesystem::path path = golden_path(GetParam() + std::string(".gguf"));
+  const std::filesystem::path path = golden_path(GetParam());
   for (const Isa isa : kernels::available_isas()) {
     const double f16 = error_of(path, golden, {.precision = Precision::f32, .kv = DType::f16, .isa = isa});
     const double q8 = error_of(path, golden, {.precision = Precision::f32, .kv = DType::q8_0, .isa = isa});
@@ -80,7 +92,7 @@ TEST_P(GoldenTest, RoundedCachesStayNear) {
 TEST_P(GoldenTest, Int8WeightsStayNear) {
   const Golden golden(GetParam());
   const std::filesystem::path path = scratch_folder() / "q8_0.gguf";
-  const int matrices = reencode(golden_path(GetParam() + std::string(".gguf")), path, DType::q8_0);
+  const int matrices = reencode(golden_path(GetParam()), path, DType::q8_0);
   if (matrices == 0) GTEST_SKIP() << "no matrix has columns in blocks of 32";
   for (const Isa isa : kernels::available_isas()) {
     const double weights = error_of(path, golden, {.precision = Precision::f32, .isa = isa});
@@ -93,37 +105,18 @@ TEST_P(GoldenTest, Int8WeightsStayNear) {
   }
 }
 
-// The tables of weights name every tensor of a Hugging Face checkpoint, with its shape.
-TEST_P(GoldenTest, TablesNameHuggingFaceTensors) {
-  std::ifstream stream(golden_path(GetParam() + std::string(".hf.json")));
-  const auto json = nlohmann::json::parse(stream);
-  Runner runner(golden_path(GetParam() + std::string(".gguf")), {});
-  const models::ArchSpec& spec = runner.model().spec();
-  const models::Family* family = *models::find_family(spec.family);
-  EXPECT_NE(std::ranges::find(family->hf_architectures, json["architecture"].get<std::string>()),
-            family->hf_architectures.end());
-  std::set<std::string> named;
-  for (const models::WeightEntry& entry : family->weights(spec)) {
-    if (entry.hf.empty()) continue;
-    for (std::int64_t layer = 0; layer < (models::per_layer(entry.role) ? std::ssize(spec.layers) : 1);
-         ++layer) {
-      const std::string name = models::layer_name(entry.hf, layer);
-      if (!json["tensors"].contains(name)) {
-        EXPECT_NE(entry.presence, models::Presence::required) << name;
-        continue;
-      }
-      std::vector<std::int64_t> shape;
-      if (entry.rows != models::Dim::none) shape.push_back(dim_length(entry.rows, spec, spec.layers[0]));
-      shape.push_back(dim_length(entry.cols, spec, spec.layers[0]));
-      EXPECT_EQ(json["tensors"][name].get<std::vector<std::int64_t>>(), shape) << name;
-      named.insert(name);
-    }
+// What `lithe convert` makes of a directory is the directory: the same logits, bit for bit, and every tensor used.
+TEST_P(GoldenTest, ConvertedFilesAreTheDirectory) {
+  const Golden golden(GetParam());
+  for (const auto& options : {Runner::Options{.precision = Precision::f32}, Runner::Options{}}) {
+    Runner directory(golden_path(GetParam()), options), file(gguf_of(GetParam()), options);
+    kvcache::SequenceCache a = directory.sequence(), b = file.sequence();
+    EXPECT_EQ(directory.feed(a, golden.ids), file.feed(b, golden.ids));
   }
-  EXPECT_EQ(named.size(), json["tensors"].size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(kModels),
-                         [](const auto& instance) { return std::string(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(all_models()),
+                         [](const auto& instance) { return instance.param; });
 
 // A golden that a wrong rotation, mask or norm would also pass proves nothing: each of these edits of a file must
 // move the logits far away.
@@ -145,7 +138,7 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"qwen3_norm", "qwen3.attention.layer_norm_rms_epsilon", 0.05f},
   };
   for (const Mutation& mutation : mutations) {
-    const auto file = formats::GgufFile::open(golden_path(mutation.model + std::string(".gguf")));
+    const auto file = formats::GgufFile::open(gguf_of(mutation.model));
     ASSERT_TRUE(file.ok());
     formats::GgufWriter writer;
     for (const formats::GgufPair& pair : file->metadata().pairs()) writer.copy_metadata(pair);

@@ -170,7 +170,7 @@ TEST_F(RobustnessTest, WildParametersAreNamed) {
       {"llama.rope.dimension_count", 6u},
       {"llama.rope.freq_base", 0.0f},
       {"llama.rope.freq_base", INFINITY},
-      {"llama.rope.scaling.type", std::string("yarn")},
+      {"llama.rope.scaling.type", std::string("spiral")},
       {"llama.attention.sliding_window", 0xffffffffu},
       {"general.architecture", std::string("mamba")},
       {"general.architecture", 7u},

@@ -9,6 +9,8 @@
 
 #include "base/file.h"
 #include "base/rng.h"
+#include "formats/convert.h"
+#include "models/open_model.h"
 
 namespace lithe::test {
 namespace fs = std::filesystem;
@@ -146,35 +148,27 @@ TinyFile tiny_model(const TinyShape& shape, DType matrices) {
   return file;
 }
 
+void convert_model(const fs::path& from, const fs::path& to, DType dtype) {
+  const auto file = need(models::open_model(from));
+  ThreadPool threads(1);
+  const auto plan = need(formats::plan_conversion(*file, dtype, true));
+  const auto go_on = [](std::uint64_t, std::string_view) { return true; };
+  need(formats::convert(*file, plan, to, threads, formats::ConvertProgress(go_on)));
+}
+
 int reencode(const fs::path& from, const fs::path& to, DType dtype) {
-  const formats::GgufFile file = need(formats::GgufFile::open(from));
-  formats::GgufWriter writer;
-  for (const formats::GgufPair& pair : file.metadata().pairs()) writer.copy_metadata(pair);
-  const auto target = [&](const formats::GgufTensor& tensor) {
-    const auto block = static_cast<std::uint64_t>(block_format(dtype).block_elems);
-    return tensor.dims.size() == 2 && tensor.dims[0] % block == 0 ? dtype : tensor.format->dtype;
-  };
-  for (const formats::GgufTensor& tensor : file.tensors()) {
-    writer.add_tensor(std::string(tensor.name), target(tensor), tensor.dims);
-  }
-  need(writer.begin(to));
-  int changed = 0;
-  for (const formats::GgufTensor& tensor : file.tensors()) {
-    if (target(tensor) != tensor.format->dtype) ++changed;
-    std::size_t count = 1;
-    for (const std::uint64_t dim : tensor.dims) count *= dim;
-    std::vector<float> values(count);
-    tensor.format->decode(tensor.data.data(), static_cast<std::int64_t>(count), values.data());
-    need(writer.write_tensor(encode(target(tensor), values)));
-  }
-  need(writer.commit());
-  return changed;
+  convert_model(from, to, dtype);
+  const auto file = need(models::open_model(to));
+  return static_cast<int>(std::ranges::count_if(
+      file->tensors(), [&](const formats::GgufTensor& tensor) { return tensor.format->dtype == dtype; }));
 }
 
 Runner::Runner(const fs::path& path, const Options& options) : threads_(options.threads) {
-  file_ = std::make_unique<formats::GgufFile>(need(formats::GgufFile::open(path)));
-  models::ModelOptions model{
-      .precision = options.precision, .attention = options.attention, .kv_dtype = options.kv};
+  file_ = need(models::open_model(path));
+  models::ModelOptions model{.precision = options.precision,
+                             .attention = options.attention,
+                             .kv_dtype = options.kv,
+                             .context = options.context};
   model.kernels = need(kernels::kernel_table(options.isa));
   model_ = std::make_unique<models::Model>(need(models::Model::load(*file_, model, threads_)));
   pool_ = std::make_unique<kvcache::PagePool>(need(model_->make_pool(options.tokens)));

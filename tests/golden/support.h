@@ -26,7 +26,10 @@ std::filesystem::path golden_path(const std::string& file);  // tests/golden/mod
 std::vector<float> read_npy_f32(const std::filesystem::path& path);
 std::vector<std::int32_t> read_npy_i32(const std::filesystem::path& path);
 
-/// The same model with every matrix stored as `dtype` where its columns allow, else as it is; how many changed.
+/// A Hugging Face directory, or any model, as one GGUF file with matrices of type `dtype` where it fits.
+void convert_model(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
+
+/// The same; how many of the matrices got `dtype`.
 int reencode(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
 
 /// A random model made on the spot.
@@ -61,6 +64,7 @@ class Runner {
     DType kv = DType::f32;
     kernels::Isa isa = kernels::Isa::reference;
     int threads = 1;
+    std::int64_t context = 128;
     std::int64_t tokens = 2048;
     std::optional<std::uint64_t> shuffle_pages{};  // seed: sequences get pages in random order
   };
@@ -81,7 +85,7 @@ class Runner {
 
  private:
   ThreadPool threads_;
-  std::unique_ptr<formats::GgufFile> file_;
+  std::unique_ptr<const formats::ModelFile> file_;
   std::unique_ptr<kvcache::PagePool> pool_;
   std::unique_ptr<models::Model> model_;
 };

@@ -4,106 +4,126 @@
     python3 -m venv v && v/bin/pip install -r tests/oracle/requirements.txt
     v/bin/python tests/oracle/make_tiny_models.py [NAME ...]
 
-Per model NAME:
-    NAME.gguf          F32, GGUF conventions (llama: rows of q and k in rotary pairs)
-    NAME.ids.npy       int32[40]        a random prompt
-    NAME.logits.npy    float32[40, vocab]
-    NAME.greedy.npy    int32[64]        the greedy continuation, recomputed from scratch for every token
-    NAME.hf.json       {"tensor name": [shape]} of the checkpoint, which the weight tables must name
+Per model a folder NAME, as Transformers saves it, and beside its config.json and model.safetensors:
+    ids.npy       int32[40]        a random prompt
+    logits.npy    float32[40, vocab]
+    greedy.npy    int32[64]        the greedy continuation, recomputed from scratch for every token
 
 Weights are drawn wide (a standard deviation of 0.25, not the usual 0.02), so that attention is peaked and norms
 matter: a wrong rotation, mask or permutation changes every logit. Seeds are chosen so that along the greedy path the
-best token leads by more than GAP: equality of 64 tokens must not hang on rounding.
+best token leads by more than GAP: equality of 64 tokens must not hang on rounding. Most are stored in bf16, which is
+what the hub has, and drawn as such: nothing is rounded on the way.
 """
-import json
 import pathlib
+import shutil
 import sys
 
-import gguf
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "models"
-PROMPT, GREEDY, GAP = 40, 64, 2e-3
+PROMPT, GREEDY, GAP, DIFFERENT = 40, 64, 2e-3, 12
 
-COMMON = dict(num_hidden_layers=2, vocab_size=160, max_position_embeddings=512, rms_norm_eps=1e-5,
-              attn_implementation="eager", bos_token_id=1, eos_token_id=2, pad_token_id=0)
+SIZES = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=512)
+COMMON = dict(attn_implementation="eager", bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
 
 def rope(theta, **scaling):
     return dict(rope_type=scaling.pop("rope_type", "default"), rope_theta=theta, **scaling)
 
 
-# name -> (GGUF architecture, configuration)
+def config(kind, **changes):
+    settings = COMMON | SIZES | changes
+    return getattr(transformers, kind + "Config")(**{key: value for key, value in settings.items() if value is not None})
+
+
+# name -> a function that makes the configuration
 MODELS = {
     # hidden no power of two; head_dim explicit and not hidden / heads; odd feed-forward width; tied
-    "llama_odd": ("llama", LlamaConfig(**COMMON | dict(vocab_size=131), hidden_size=72, num_attention_heads=3,
-                                       num_key_value_heads=1, head_dim=20, intermediate_size=37,
-                                       tie_word_embeddings=True, rope_parameters=rope(10000.0))),
-    # llama3 scaling with an original context so short that the prompt passes it; untied
-    "llama3_rope": ("llama", LlamaConfig(**COMMON, hidden_size=42, num_attention_heads=6, num_key_value_heads=2,
-                                         head_dim=16, intermediate_size=56, tie_word_embeddings=False,
-                                         rope_parameters=rope(500.0, rope_type="llama3", factor=8.0,
-                                                              low_freq_factor=1.0, high_freq_factor=4.0,
-                                                              original_max_position_embeddings=16))),
-    "llama_linear": ("llama", LlamaConfig(**COMMON, hidden_size=32, num_attention_heads=4, num_key_value_heads=4,
-                                          intermediate_size=64, tie_word_embeddings=True,
-                                          rope_parameters=rope(10000.0, rope_type="linear", factor=4.0))),
-    "mistral_window": ("llama", MistralConfig(**COMMON, hidden_size=48, num_attention_heads=4, num_key_value_heads=2,
-                                              head_dim=12, intermediate_size=64, tie_word_embeddings=False,
-                                              sliding_window=7, rope_parameters=rope(10000.0))),
-    "qwen2_bias": ("qwen2", Qwen2Config(**COMMON | dict(vocab_size=128), hidden_size=64, num_attention_heads=4,
-                                        num_key_value_heads=1, intermediate_size=64, tie_word_embeddings=True,
-                                        rope_parameters=rope(1000000.0))),
-    "qwen3_norm": ("qwen3", Qwen3Config(**COMMON, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
-                                        head_dim=24, intermediate_size=64, tie_word_embeddings=True,
-                                        rope_parameters=rope(1000000.0))),
+    "llama_odd": lambda: config("Llama", vocab_size=131, hidden_size=72, num_attention_heads=3, num_key_value_heads=1,
+                                head_dim=20, intermediate_size=37, tie_word_embeddings=True,
+                                rope_parameters=rope(10000.0)),
+    # an original context so short that the prompt passes it; untied
+    "llama3_rope": lambda: config("Llama", vocab_size=160, hidden_size=42, num_attention_heads=6, head_dim=16,
+                                  intermediate_size=56, tie_word_embeddings=False,
+                                  rope_parameters=rope(500.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                                                       high_freq_factor=4.0, original_max_position_embeddings=16)),
+    "llama_linear": lambda: config("Llama", vocab_size=160, num_key_value_heads=4, intermediate_size=64,
+                                   tie_word_embeddings=True,
+                                   rope_parameters=rope(10000.0, rope_type="linear", factor=4.0)),
+    # biases, and a frequency ramp
+    "llama_yarn": lambda: config("Llama", attention_bias=True, tie_word_embeddings=False,
+                                 rope_parameters=rope(10000.0, rope_type="yarn", factor=4.0,
+                                                      original_max_position_embeddings=32)),
+    # positions stay below the original length, where this scaling changes nothing
+    "llama_dynamic": lambda: config("Llama", rope_parameters=rope(10000.0, rope_type="dynamic", factor=2.0)),
+    "mistral_window": lambda: config("Mistral", vocab_size=160, hidden_size=48, head_dim=12, intermediate_size=64,
+                                     tie_word_embeddings=False, sliding_window=7, rope_parameters=rope(10000.0)),
+    "qwen2_bias": lambda: config("Qwen2", vocab_size=128, hidden_size=64, num_key_value_heads=1, intermediate_size=64,
+                                 tie_word_embeddings=True, rope_parameters=rope(1000000.0)),
+    "qwen3_norm": lambda: config("Qwen3", vocab_size=160, head_dim=24, intermediate_size=64, tie_word_embeddings=True,
+                                 rope_parameters=rope(1000000.0)),
+    "gemma": lambda: config("Gemma", head_dim=12, num_key_value_heads=1, rope_parameters=rope(10000.0)),
+    "gemma2": lambda: config("Gemma2", head_dim=12, num_hidden_layers=3, sliding_window=7, query_pre_attn_scalar=20,
+                             attn_logit_softcapping=5.0, final_logit_softcapping=9.0, rope_parameters=rope(10000.0)),
+    "gemma3": lambda: config("Gemma3Text", head_dim=12, num_hidden_layers=7, sliding_window=7,
+                             query_pre_attn_scalar=20,
+                             rope_parameters=dict(full_attention=rope(1000000.0, rope_type="linear", factor=8.0),
+                                                  sliding_attention=rope(10000.0))),
+    "phi3": lambda: config("Phi3", sliding_window=9, rope_parameters=rope(10000.0)),
+    # the prompt and its continuation stay below the original length
+    "phi3_longrope": lambda: config("Phi3", original_max_position_embeddings=128,
+                                    rope_parameters=rope(10000.0, rope_type="longrope",
+                                                         short_factor=[1.0, 1.2, 1.5, 1.9],
+                                                         long_factor=[2.0, 4.0, 6.0, 8.0],
+                                                         original_max_position_embeddings=128)),
+    "granite": lambda: config("Granite", attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.4,
+                              logits_scaling=0.5, tie_word_embeddings=False, rope_parameters=rope(10000.0)),
+    "olmo2": lambda: config("Olmo2", num_key_value_heads=2, rope_parameters=rope(500000.0)),
+    "smollm3": lambda: config("SmolLM3", num_hidden_layers=5, rope_parameters=rope(2000000.0)),
+    "starcoder2": lambda: config("Starcoder2", sliding_window=9, norm_epsilon=1e-4, rope_parameters=rope(10000.0)),
+    "gpt2": lambda: config("GPT2", num_key_value_heads=None, intermediate_size=None, n_embd=32, n_layer=2, n_head=4, n_positions=160),
+    "gptneox": lambda: config("GPTNeoX", num_key_value_heads=None,
+                                rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "gptneox_serial": lambda: config("GPTNeoX", num_key_value_heads=None, use_parallel_residual=False,
+                                     rope_parameters=rope(10000.0, partial_rotary_factor=1.0)),
+    "falcon_7b": lambda: config("Falcon", num_key_value_heads=None, multi_query=True, parallel_attn=True, new_decoder_architecture=False,
+                                alibi=False, bias=False, ffn_hidden_size=48),
+    "falcon_40b": lambda: config("Falcon", num_key_value_heads=None, num_kv_heads=2, new_decoder_architecture=True, alibi=False, bias=False,
+                                 ffn_hidden_size=48),
+    "cohere": lambda: config("Cohere", logit_scale=0.25, rope_parameters=rope(10000.0)),
+    "cohere_plus": lambda: config("Cohere", logit_scale=0.25, use_qk_norm=True, rope_parameters=rope(10000.0)),
+    "cohere2": lambda: config("Cohere2", logit_scale=0.25, num_hidden_layers=5, sliding_window=7,
+                              rope_parameters=rope(10000.0)),
+    "glm4": lambda: config("Glm4", head_dim=8, attention_bias=True,
+                           rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
 }
-
-NAMES = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+FAINT = {"starcoder2", "falcon_7b", "falcon_40b", "cohere", "cohere_plus", "cohere2"}
+# Stored as they are in F32, for the sake of that path.
+FULL = {"llama_odd", "llama_linear", "qwen3_norm", "gpt2"}
 
 
-def gguf_name(name):
-    if name in NAMES:
-        return NAMES[name]
-    _, _, layer, rest = name.split(".", 3)
-    part, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{NAMES[part]}.{kind}"
-
-
-def pair_heads(weight, heads):
-    """Rows i and i + d/2 of each head become neighbours: the order in which GGUF's llama files hold q and k."""
-    half = weight.shape[0] // heads // 2
-    return weight.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(weight.shape)
-
-
-def randomise(model, seed):
+def randomise(model, seed, full, spread):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if name.endswith("norm.weight"):
-                parameter.copy_(1 + 0.3 * noise)
+            if "norm" in name.split(".")[-2] or ".ln_" in name:
+                drawn = (0.0 if name.endswith("bias") else 1.0) + 0.3 * noise
+                if type(model).__name__.startswith("Gemma"):
+                    drawn = drawn - 1
             elif name.endswith(".bias"):
-                parameter.copy_(0.5 * noise)
+                drawn = 0.5 * noise
+            elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:
+                # where the head is the embedding, a strong one would repeat the last token for ever; gemma scales it up
+                drawn = (0.1 if type(model).__name__.startswith("Gemma") else spread) * noise
             else:
-                parameter.copy_((1.0 if "embed" in name else 0.25) * noise)
+                drawn = 0.25 * noise
+            parameter.copy_(drawn if full else drawn.bfloat16().float())
     model.tie_weights()
 
 
@@ -111,75 +131,43 @@ def greedy(model, prompt):
     """64 tokens without any cache, and the smallest lead of a chosen token over the next best."""
     ids, lead = prompt.tolist(), np.inf
     for _ in range(GREEDY):
-        top = model(torch.tensor([ids])).logits[0, -1].topk(2)
+        top = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
         lead = min(lead, float(top.values[0] - top.values[1]))
         ids.append(int(top.indices[0]))
     return np.array(ids[len(prompt):], dtype=np.int32), lead
 
 
-def write_gguf(path, architecture, config, model):
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_name(path.stem)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
-    writer.add_rope_dimension_count(head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    if getattr(config, "sliding_window", None):
-        writer.add_sliding_window(config.sliding_window)
-    if config.rope_parameters["rope_type"] == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
-    if config.rope_parameters["rope_type"] == "llama3":
-        plain = config.rope_parameters["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
-        writer.add_tensor("rope_freqs.weight",
-                          (plain / model.model.rotary_emb.inv_freq.double().numpy()).astype(np.float32))
-    for name, tensor in model.state_dict().items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        values = tensor.numpy()
-        if architecture == "llama" and "q_proj" in name:
-            values = pair_heads(values, config.num_attention_heads)
-        if architecture == "llama" and "k_proj" in name:
-            values = pair_heads(values, config.num_key_value_heads)
-        writer.add_tensor(gguf_name(name), np.ascontiguousarray(values))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+def save(model, folder, full):
+    """As the hub would have it: config.json and model.safetensors."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if not full:
+        tensors = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def make(name):
-    architecture, config = MODELS[name]
-    for seed in range(100):
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-        randomise(model, seed)
-        prompt = np.random.default_rng(seed).integers(3, config.vocab_size, PROMPT).astype(np.int32)
+    settings = MODELS[name]()
+    for seed in range(60):
+        model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+        randomise(model, seed, name in FULL, 0.2 if name in FAINT else 1.0)
+        prompt = np.random.default_rng(seed).integers(3, settings.vocab_size, PROMPT).astype(np.int32)
         with torch.no_grad():
-            logits = model(torch.tensor(prompt[None].astype(np.int64))).logits[0].numpy()
+            logits = model(torch.tensor(prompt[None].astype(np.int64)), use_cache=False).logits[0].numpy()
             text, lead = greedy(model, prompt)
-        if lead > GAP and len(set(text.tolist())) > 20:
+        if lead > GAP and len(set(text.tolist())) >= DIFFERENT:
             break
     else:
-        sys.exit(f"{name}: no seed leads by more than {GAP}")
-    write_gguf(OUT / f"{name}.gguf", architecture, config, model)
-    np.save(OUT / f"{name}.ids.npy", prompt)
-    np.save(OUT / f"{name}.logits.npy", logits.astype(np.float32))
-    np.save(OUT / f"{name}.greedy.npy", text)
-    names = {key: list(value.shape) for key, value in model.state_dict().items()
-             if not (key == "lm_head.weight" and config.tie_word_embeddings)}
-    (OUT / f"{name}.hf.json").write_text(
-        json.dumps({"architecture": type(model).__name__, "tensors": names}, indent=1) + "\n")
-    print(f"{name}: seed {seed}, {(OUT / f'{name}.gguf').stat().st_size} bytes, largest logit "
-          f"{np.abs(logits).max():.1f}, least lead {lead:.4f}, {len(set(text.tolist()))} different tokens")
+        return print(f"{name}: no seed leads by more than {GAP}")
+    folder = OUT / name
+    save(model, folder, name in FULL)
+    np.save(folder / "ids.npy", prompt)
+    np.save(folder / "logits.npy", logits.astype(np.float32))
+    np.save(folder / "greedy.npy", text)
+    print(f"{name}: seed {seed}, {(folder / 'model.safetensors').stat().st_size} bytes, largest logit "
+          f"{np.abs(logits).max():.1f}, least lead {lead:.4f}, {len(set(text.tolist()))} different tokens", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,17 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
+Status import(HfConfig& config) {
+  KeyTable keys = dense_keys();
+  keys.push_back({"", "hidden_act|hidden_activation", KeyKind::text, R"("silu")"});
+  keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
+  keys.push_back({"attention.sliding_window", "sliding_window"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  return config.import_rope(10000.0);
+}
+
 }  // namespace
 
-const Family kLlama{"llama", kHfNames, describe, weights};
+const Family kLlama{"llama", kHfNames, describe, weights, import};
 
 }  // namespace lithe::models

@@ -21,8 +21,16 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
+Status import(HfConfig& config) {
+  KeyTable keys = dense_keys();
+  keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
+  keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  return config.import_rope(10000.0);
+}
+
 }  // namespace
 
-const Family kQwen2{"qwen2", kHfNames, describe, weights};
+const Family kQwen2{"qwen2", kHfNames, describe, weights, import};
 
 }  // namespace lithe::models

@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 1> kHfNames{"Qwen3ForCausalLM"};
 
 Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
-  for (LayerSpec& layer : spec.layers) layer.qk_norm = true;
+  for (LayerSpec& layer : spec.layers) layer.qk_norm = QkNorm::per_head;
   return spec;
 }
 
@@ -25,8 +25,16 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
+Status import(HfConfig& config) {
+  KeyTable keys = dense_keys();
+  keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
+  keys.push_back({"", "use_sliding_window|attention_bias", KeyKind::boolean, "false"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  return config.import_rope(10000.0);
+}
+
 }  // namespace
 
-const Family kQwen3{"qwen3", kHfNames, describe, weights};
+const Family kQwen3{"qwen3", kHfNames, describe, weights, import};
 
 }  // namespace lithe::models

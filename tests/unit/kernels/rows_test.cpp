@@ -111,6 +111,25 @@ TEST_P(RowsTest, Rope) {
   }
 }
 
+using Formula = double (*)(double gate, double up);
+std::vector<std::pair<Activation, Formula>> formulas() {
+  return {
+      {Activation::silu, [](double g, double u) { return g / (1 + std::exp(-g)) * u; }},
+      {Activation::gelu_tanh,
+       [](double g, double u) {
+         return 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+       }},
+      {Activation::gelu_erf, [](double g, double u) { return 0.5 * g * (1 + std::erf(g / M_SQRT2)) * u; }},
+      {Activation::relu, [](double g, double u) { return std::max(g, 0.0) * u; }},
+      {Activation::relu_squared, [](double g, double u) { return std::max(g, 0.0) * std::max(g, 0.0) * u; }},
+      {Activation::swiglu_oai,
+       [](double g, double u) {
+         g = std::min(g, 7.0);
+         return g / (1 + std::exp(-1.702 * g)) * (std::clamp(u, -7.0, 7.0) + 1);
+       }},
+  };
+}
+
 TEST_P(RowsTest, Activations) {
   for (const std::int64_t n : kLengths) {
     auto gate = random(n, 5, 6);
@@ -118,17 +137,19 @@ TEST_P(RowsTest, Activations) {
     const float special[] = {0.0f, -0.0f, 100.0f, -100.0f, 30.0f, -30.0f, 88.5f, -88.5f, 1e-6f};
     for (std::size_t i = 0; i < std::size(special) && i + 3 < gate.size(); ++i) gate[i] = special[i];
     Row out(n);
-    kernels().silu_mul(gate.data(), up.data(), n, out.data());
-    expect(out, n, 1e-6, [&](std::size_t i) {
-      const auto g = static_cast<double>(gate[i]);
-      return g / (1 + std::exp(-g)) * static_cast<double>(up[i]);
-    });
-    kernels().gelu_mul(gate.data(), up.data(), n, out.data());
-    expect(out, n, 2e-6, [&](std::size_t i) {
-      const auto g = static_cast<double>(gate[i]);
-      return 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) *
-             static_cast<double>(up[i]);
-    });
+    for (const auto& [activation, formula] : formulas()) {
+      for (const bool with_up : {true, false}) {
+        if (!with_up && activation == Activation::swiglu_oai) continue;
+        kernels().activate(activation, gate.data(), with_up ? up.data() : nullptr, n, out.data());
+        expect(out, n, 2e-6, [&, f = formula](std::size_t i) {
+          return f(static_cast<double>(gate[i]), with_up ? static_cast<double>(up[i]) : 1.0);
+        });
+      }
+    }
+    std::copy_n(gate.data(), n, out.data());
+    kernels().soft_cap(out.data(), 30.0f, n);
+    expect(out, n, 6e-6,
+           [&](std::size_t i) { return 30.0 * std::tanh(static_cast<double>(gate[i]) / 30.0); });
   }
 }
 

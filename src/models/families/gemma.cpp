@@ -1,0 +1,144 @@
+// gemma, gemma2, gemma3 (text). Embeddings are scaled by the root of the hidden size, norms are trained as a distance from
+// 1, the gate is gelu, the head is the embedding. gemma2: norms before and after each branch, soft-capped scores and
+// logits, a window in every other layer. gemma3: norms on q and k, a window in five of six layers, which rotate at a base
+// of their own.
+#include <array>
+#include <cmath>
+
+#include "models/families/dense.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 1> kGemmaNames{"GemmaForCausalLM"};
+constexpr std::array<std::string_view, 1> kGemma2Names{"Gemma2ForCausalLM"};
+constexpr std::array<std::string_view, 2> kGemma3Names{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  for (LayerSpec& layer : spec.layers) layer.activation = Activation::gelu_tanh;
+  return spec;
+}
+
+// Scores are scaled by the head's size; in the largest model, whose files do not say so, by hidden / heads.
+Status describe_scale(const Parameters& parameters, std::size_t largest, ArchSpec& spec) {
+  const LayerSpec& first = spec.layers.front();
+  const double unit =
+      spec.layers.size() == largest ? static_cast<double>(spec.hidden) / first.heads : first.head_dim;
+  LITHE_ASSIGN_OR_RETURN(const double scale,
+                         parameters.real_or("attention.scale", 1e-6, 1e3, 1.0 / std::sqrt(unit)));
+  for (LayerSpec& layer : spec.layers) layer.attention_scale = static_cast<float>(scale);
+  return {};
+}
+
+Status describe_caps(const Parameters& parameters, ArchSpec& spec) {
+  LITHE_ASSIGN_OR_RETURN(const double scores, parameters.real_or("attn_logit_softcapping", 0.0, 1e4, 0.0));
+  LITHE_ASSIGN_OR_RETURN(const double logits, parameters.real_or("final_logit_softcapping", 0.0, 1e4, 0.0));
+  spec.logit_soft_cap = static_cast<float>(logits);
+  for (LayerSpec& layer : spec.layers) layer.soft_cap = static_cast<float>(scores);
+  return {};
+}
+
+Result<ArchSpec> describe2(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe(parameters));
+  LITHE_RETURN_IF_ERROR(describe_scale(parameters, 46, spec));
+  LITHE_RETURN_IF_ERROR(describe_caps(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_windows(parameters, 2, spec));
+  for (LayerSpec& layer : spec.layers) layer.post_norm = true;
+  return spec;
+}
+
+Result<ArchSpec> describe3(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe(parameters));
+  LITHE_RETURN_IF_ERROR(describe_scale(parameters, 62, spec));
+  LITHE_RETURN_IF_ERROR(describe_caps(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_windows(parameters, 6, spec));
+  RopeSpec local{.kind = RopeKind::half, .dim = spec.ropes.front().dim};
+  LITHE_ASSIGN_OR_RETURN(local.theta, parameters.real_or("rope.freq_base_swa", 1.0, Limits::theta, 10000.0));
+  spec.ropes.push_back(local);
+  for (LayerSpec& layer : spec.layers) {
+    layer.post_norm = true;
+    layer.qk_norm = QkNorm::per_head;
+    if (layer.window > 0) layer.rope = 1;
+  }
+  return spec;
+}
+
+WeightTable weights(const ArchSpec&) {
+  WeightTable table = dense_weights(Transform::none);
+  for (const Role role : {Role::output_norm, Role::attn_norm, Role::ffn_norm}) {
+    entry_of(table, role).transform = Transform::add_one;
+  }
+  return table;
+}
+
+WeightTable weights2(const ArchSpec& spec) {
+  WeightTable table = weights(spec);
+  add_post_norms(table, "post_attention_layernorm", "post_feedforward_layernorm");
+  entry_of(table, Role::attn_post_norm).transform = Transform::add_one;
+  entry_of(table, Role::ffn_post_norm).transform = Transform::add_one;
+  entry_of(table, Role::ffn_norm).hf = "model.layers.{}.pre_feedforward_layernorm.weight";
+  return table;
+}
+
+WeightTable weights3(const ArchSpec& spec) {
+  WeightTable table = weights2(spec);
+  add_qk_norms(table, Dim::head_dim, Dim::head_dim);
+  entry_of(table, Role::q_norm).transform = Transform::add_one;
+  entry_of(table, Role::k_norm).transform = Transform::add_one;
+  return table;
+}
+
+KeyTable keys() {
+  KeyTable keys = dense_keys();
+  keys.push_back({"", "hidden_activation", KeyKind::text, R"("gelu_pytorch_tanh")"});
+  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
+  return keys;
+}
+
+Status import(HfConfig& config) {
+  LITHE_RETURN_IF_ERROR(config.import(keys()));
+  return config.import_rope(10000.0);
+}
+
+Status import_scale(HfConfig& config) {
+  LITHE_ASSIGN_OR_RETURN(const double unit, config.real("query_pre_attn_scalar", 256.0));
+  if (!(unit > 0)) return corrupt("config.json: query_pre_attn_scalar = {}", unit);
+  config.add("attention.scale", static_cast<float>(1.0 / std::sqrt(unit)));
+  return {};
+}
+
+Status import2(HfConfig& config) {
+  KeyTable table = keys();
+  table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
+  table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
+  table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
+  LITHE_RETURN_IF_ERROR(config.import(table));
+  LITHE_RETURN_IF_ERROR(config.import_windows(2));
+  LITHE_RETURN_IF_ERROR(import_scale(config));
+  return config.import_rope(10000.0);
+}
+
+Status import3(HfConfig& config) {
+  KeyTable table = keys();
+  table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
+  table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
+  table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
+  table.push_back({"rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta|rope_local_base_freq",
+                   KeyKind::real, "10000.0"});
+  LITHE_RETURN_IF_ERROR(config.import(table));
+  LITHE_RETURN_IF_ERROR(config.import_windows(6));
+  LITHE_RETURN_IF_ERROR(import_scale(config));
+  const Json* full = config.find("rope_parameters.full_attention");
+  return full != nullptr ? config.import_rope(*full, 1000000.0) : config.import_rope(1000000.0);
+}
+
+}  // namespace
+
+const Family kGemma{"gemma", kGemmaNames, describe, weights, import};
+const Family kGemma2{"gemma2", kGemma2Names, describe2, weights2, import2};
+const Family kGemma3{"gemma3", kGemma3Names, describe3, weights3, import3};
+
+}  // namespace lithe::models

@@ -1,0 +1,280 @@
+#include "models/hf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "models/binding.h"
+#include "models/hf_config.h"
+
+namespace lithe::models {
+namespace {
+
+using formats::GgufTensor;
+using formats::SafetensorsTensor;
+
+// Checkpoints of a bare model lack the first part of each name, those within a larger one have another.
+constexpr std::array<std::string_view, 4> kPrefixes{"model.", "transformer.", "language_model.",
+                                                    "model.language_model."};
+
+bool ties_embedding(const HfConfig& config, const formats::HfDirectory& directory) {
+  const Json* stated = config.find("tie_word_embeddings");
+  if (stated != nullptr && stated->is_boolean()) return stated->get<bool>();
+  return directory.find_tensor("lm_head.weight") == nullptr;
+}
+
+}  // namespace
+
+std::int64_t source_row(Transform transform, Role role, const LayerSpec& layer, std::int64_t row) {
+  const std::int64_t d = layer.head_dim, group = layer.kv_heads > 0 ? layer.heads / layer.kv_heads : 1;
+  switch (transform) {
+    case Transform::none:
+    case Transform::add_one:
+    case Transform::transpose:
+      return row;
+    case Transform::pair_heads: {
+      const std::int64_t channel = row % d;
+      return row - channel + channel % 2 * (d / 2) + channel / 2;
+    }
+    case Transform::grouped_qkv: {
+      const std::int64_t unit = (group + 2) * d;  // a kv head with its queries
+      if (role == Role::q || role == Role::q_bias) return row / (group * d) * unit + row % (group * d);
+      const std::int64_t skipped = role == Role::k || role == Role::k_bias ? group * d : (group + 1) * d;
+      return row / d * unit + skipped + row % d;
+    }
+  }
+  return row;
+}
+
+Result<std::unique_ptr<HfModel>> HfModel::open(const std::filesystem::path& folder) {
+  LITHE_ASSIGN_OR_RETURN(formats::HfDirectory directory, formats::HfDirectory::open(folder));
+  std::unique_ptr<HfModel> model(new HfModel(std::move(directory)));
+  model->path_ = folder;
+  for (const std::string& warning : model->directory_.warnings()) log_warning("{}", warning);
+  if (Status status = model->read(); !status.ok()) return std::move(status).with_context(folder.string());
+  return model;
+}
+
+Status HfModel::read() {
+  const HfConfig config(directory_.config(), "");
+  const Json* architectures = config.find("architectures");
+  if (architectures == nullptr || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string()) {
+    return corrupt("config.json does not name the model's architecture (architectures)");
+  }
+  LITHE_ASSIGN_OR_RETURN(const Family* family, find_hf_family(architectures->front().get<std::string>()));
+  LITHE_RETURN_IF_ERROR(read_parameters(*family));
+  return list_tensors();
+}
+
+Status HfModel::read_parameters(const Family& family) {
+  HfConfig config(directory_.config(), family.name);
+  config.metadata.add("general.architecture", std::string(family.name));
+  config.metadata.add("general.name", path_.has_filename() ? path_.filename().string()
+                                                           : path_.parent_path().filename().string());
+  LITHE_RETURN_IF_ERROR(family.import(config));
+  LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
+  LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));
+  spec_.tied_head = ties_embedding(config, directory_);
+  table_ = family.weights(spec_);
+  LITHE_ASSIGN_OR_RETURN(spec_.vocab, config.integer("vocab_size"));
+  if (spec_.vocab < 1 || spec_.vocab > Limits::vocab)
+    return corrupt("config.json: vocab_size = {}", spec_.vocab);
+  for (StatedTensor& tensor : config.tensors) {
+    std::vector<std::uint64_t> dims{tensor.values.size()};
+    add_tensor(std::move(tensor.name), DType::f32, std::move(dims), Recipe{{}, std::move(tensor.values)});
+  }
+  return {};
+}
+
+Status HfModel::list_tensors() {
+  std::set<std::string> done;
+  const auto list = [&](bool layers, std::size_t layer) -> Status {
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      if (per_layer(table_[i].role) != layers || table_[i].hf.empty()) continue;
+      if (!done.insert(layer_name(table_[i].gguf, static_cast<std::int64_t>(layer))).second) continue;
+      LITHE_RETURN_IF_ERROR(list_tensor(i, layer));
+    }
+    return {};
+  };
+  LITHE_RETURN_IF_ERROR(list(false, 0));
+  for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer) LITHE_RETURN_IF_ERROR(list(true, layer));
+  if (index_tensors() != nullptr) return corrupt("two tensors of the checkpoint mean the same");
+  std::set<std::string_view> claimed(claimed_.begin(), claimed_.end());
+  std::size_t unused = 0;
+  std::string first;
+  for (const SafetensorsTensor& tensor : directory_.tensors()) {
+    if (claimed.contains(tensor.name)) continue;
+    if (unused++ == 0) first = tensor.name;
+  }
+  if (unused > 0) log_warning("{} tensors of the checkpoint are not used, {} the first", unused, first);
+  return {};
+}
+
+// nullptr: not there.
+Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, std::size_t layer) const {
+  const std::string name = layer_name(entry.hf, static_cast<std::int64_t>(layer));
+  if (entry.presence == Presence::tied && spec_.tied_head) {
+    if (directory_.find_tensor(name) != nullptr) {
+      log_warning("{} is not used: config.json ties the head to the embedding", name);
+    }
+    return static_cast<const SafetensorsTensor*>(nullptr);
+  }
+  for (std::string_view rest = name; !rest.empty();) {  // "a|b"
+    const std::string_view one = rest.substr(0, rest.find('|'));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    if (const auto* found = directory_.find_tensor(one)) return found;
+    for (const std::string_view prefix : kPrefixes) {
+      const auto* found = one.starts_with(prefix)
+                              ? directory_.find_tensor(one.substr(prefix.size()))
+                              : directory_.find_tensor(std::string(prefix) + std::string(one));
+      if (found != nullptr) return found;
+    }
+  }
+  if (entry.presence == Presence::optional) return static_cast<const SafetensorsTensor*>(nullptr);
+  return corrupt("the checkpoint lacks the tensor {}", name);
+}
+
+Status HfModel::check_source(const Piece& piece, std::int64_t whole) const {
+  const SafetensorsTensor& source = *piece.source;
+  if (source.type == nullptr || !source.type->dtype) {
+    return unsupported("tensor {} has the type {}, which Lithe does not run", source.name, source.type_name);
+  }
+  std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(whole)};
+  if (piece.entry->matrix()) expected.push_back(static_cast<std::uint64_t>(piece.cols));
+  if (piece.entry->transform == Transform::transpose) std::ranges::reverse(expected);
+  std::vector<std::uint64_t> shape = source.shape;
+  while (shape.size() > expected.size() && shape.front() == 1) shape.erase(shape.begin());
+  if (shape != expected) {
+    return corrupt("tensor {} has the shape [{}], but config.json asks for [{}]", source.name,
+                   fmt::join(source.shape, ", "), fmt::join(expected, ", "));
+  }
+  return {};
+}
+
+// The GGUF tensor that row `entry` of the table names, of that row and all that share it.
+Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
+  const LayerSpec& shape = spec_.layers[layer];
+  Recipe recipe;
+  std::int64_t rows = 0, cols = 0;
+  std::optional<DType> dtype;
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    const WeightEntry& row = table_[i];
+    if (row.gguf != table_[entry].gguf) continue;
+    LITHE_ASSIGN_OR_RETURN(const SafetensorsTensor* source, find_source(row, layer));
+    if (source == nullptr) return {};
+    const Place place = place_of(table_, i, &WeightEntry::hf, spec_, shape);
+    Piece piece{source, &row, &shape, 0, 0, place.offset};
+    piece.rows = dim_length(row.matrix() ? row.rows : row.cols, spec_, shape);
+    piece.cols = row.matrix() ? dim_length(row.cols, spec_, shape) : 1;
+    if (row.transform == Transform::grouped_qkv) piece.offset = 0;  // the rows of all three lie mixed
+    LITHE_RETURN_IF_ERROR(check_source(piece, place.whole));
+    const DType stored = *source->type->dtype;
+    if (dtype && *dtype != stored) {
+      return unsupported("{} and its neighbour are of different types", source->name);
+    }
+    dtype = stored;
+    rows += piece.rows;
+    cols = piece.cols;
+    claimed_.push_back(source->name);
+    recipe.pieces.push_back(piece);
+  }
+  const WeightEntry& first = table_[entry];
+  // As in every GGUF file: vectors are not rounded, nor are the norms that look like matrices.
+  if (!first.matrix() || !is_multiplied(first.role)) dtype = DType::f32;
+  std::vector<std::uint64_t> dims;
+  if (first.matrix()) dims.push_back(static_cast<std::uint64_t>(cols));
+  dims.push_back(static_cast<std::uint64_t>(rows));
+  add_tensor(layer_name(first.gguf, static_cast<std::int64_t>(layer)), *dtype, std::move(dims),
+             std::move(recipe));
+  return {};
+}
+
+void HfModel::add_tensor(std::string name, DType dtype, std::vector<std::uint64_t> dims, Recipe recipe) {
+  names_.push_back(std::move(name));
+  GgufTensor tensor;
+  tensor.name = names_.back();
+  tensor.format = &block_format(dtype);
+  tensor.gguf_type = tensor.format->gguf_id;
+  tensor.dims = std::move(dims);
+  if (recipe.pieces.size() == 1) {
+    const Piece& piece = recipe.pieces.front();
+    tensor.shard = piece.source->shard;
+    const bool as_stored = piece.entry->transform == Transform::none && *piece.source->type->dtype == dtype;
+    if (as_stored) {
+      const std::size_t row = piece.source->data.size() / static_cast<std::size_t>(piece.source->elements()) *
+                              static_cast<std::size_t>(piece.cols);
+      tensor.data = piece.source->data.subspan(static_cast<std::size_t>(piece.offset) * row,
+                                               static_cast<std::size_t>(piece.rows) * row);
+    }
+  }
+  tensors_.push_back(std::move(tensor));
+  recipes_.push_back(std::move(recipe));
+}
+
+const HfModel::Recipe& HfModel::recipe_of(const GgufTensor& tensor) const {
+  const std::ptrdiff_t at = &tensor - tensors_.data();
+  LITHE_CHECK(at >= 0 && at < std::ssize(recipes_));
+  return recipes_[static_cast<std::size_t>(at)];
+}
+
+// Writes the piece's rows to `out`, in the tensor's type.
+void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
+  const SafetensorsTensor& source = *piece.source;
+  const DType stored = *source.type->dtype;
+  const auto value = static_cast<std::size_t>(block_format(stored).block_bytes);
+  const auto cols = static_cast<std::size_t>(piece.cols);
+  const auto out_row = static_cast<std::size_t>(block_format(dtype).block_bytes) * cols;
+  const bool transposed = piece.entry->transform == Transform::transpose;
+  const std::size_t whole = static_cast<std::size_t>(source.elements()) / cols;  // rows of the source
+  std::vector<std::byte> gathered(transposed ? cols * value : 0);
+  std::vector<float> numbers(dtype == stored && piece.entry->transform != Transform::add_one ? 0 : cols);
+  for (std::int64_t row = 0; row < piece.rows; ++row) {
+    const auto from = static_cast<std::size_t>(
+        piece.offset + source_row(piece.entry->transform, piece.entry->role, *piece.layer, row));
+    const std::byte* data = source.data.data() + from * cols * value;
+    if (transposed) {
+      for (std::size_t col = 0; col < cols; ++col) {
+        std::memcpy(gathered.data() + col * value, source.data.data() + (col * whole + from) * value, value);
+      }
+      data = gathered.data();
+    }
+    std::byte* const to = out + static_cast<std::size_t>(row) * out_row;
+    if (numbers.empty()) {
+      std::memcpy(to, data, out_row);
+      continue;
+    }
+    block_format(stored).decode(data, piece.cols, numbers.data());
+    if (piece.entry->transform == Transform::add_one) {
+      for (float& number : numbers) number += 1.0f;
+    }
+    block_format(dtype).encode(numbers.data(), piece.cols, to);
+  }
+}
+
+Result<std::span<const std::byte>> HfModel::slice(const GgufTensor& tensor, std::uint64_t index,
+                                                  std::vector<std::byte>& scratch) const {
+  LITHE_CHECK(index < tensor.slices());
+  if (!tensor.data.empty()) return tensor.data;
+  const Recipe& recipe = recipe_of(tensor);
+  if (!recipe.stated.empty()) return std::as_bytes(std::span(recipe.stated));
+  scratch.resize(static_cast<std::size_t>(tensor.bytes()));
+  std::byte* out = scratch.data();
+  for (const Piece& piece : recipe.pieces) {
+    make(piece, tensor.format->dtype, out);
+    out += static_cast<std::size_t>(piece.rows * piece.cols) *
+           static_cast<std::size_t>(tensor.format->block_bytes);
+  }
+  return std::span<const std::byte>(scratch);
+}
+
+void HfModel::release(const GgufTensor& tensor, std::span<const std::byte> part) const {
+  const Recipe& recipe = recipe_of(tensor);
+  if (!tensor.data.empty()) return directory_.release(*recipe.pieces.front().source, part);
+  for (const Piece& piece : recipe.pieces) directory_.release(*piece.source);
+}
+
+}  // namespace lithe::models
