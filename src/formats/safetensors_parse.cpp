@@ -82,7 +82,8 @@ bool HeaderReader::scalar(const char* what) {
     case Place::outside:
       return fail(corrupt("its header is {} instead of an object", what));
     case Place::top:
-      if (field_ == Field::other) return fail(corrupt("its {} is {} instead of an object", kMetadataKey, what));
+      if (field_ == Field::other)
+        return fail(corrupt("its {} is {} instead of an object", kMetadataKey, what));
       return fail(corrupt("tensor {} is {} instead of an object", quoted(), what));
     case Place::metadata:
       return fail(corrupt("its metadata {} is {} instead of a string", in_quotes(metadata_key_), what));

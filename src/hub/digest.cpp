@@ -14,7 +14,8 @@
 namespace lithe::hub {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{256} << 10;  // stays in a core's own cache
+constexpr std::size_t kPiece = std::size_t{256} << 10;   // stays in a core's own cache
+constexpr std::uint64_t kNews = std::uint64_t{1} << 20;  // less of it is not worth waking a thread
 
 bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -58,7 +59,7 @@ std::string Digest::hex() {
 }
 
 TrailingDigest::TrailingDigest(int fd, DigestKind kind, std::uint64_t size)
-    : fd_(fd), digest_(kind, size), size_(size), thread_([this] { work(); }) {}
+    : fd_(fd), digest_(kind, size), size_(size), buffer_(kPiece), thread_([this] { work(); }) {}
 
 TrailingDigest::~TrailingDigest() {
   {
@@ -72,6 +73,7 @@ TrailingDigest::~TrailingDigest() {
 void TrailingDigest::available(std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
+    if (bytes < size_ && bytes < available_ + kNews) return;
     available_ = bytes;
   }
   changed_.notify_all();
@@ -101,14 +103,13 @@ void TrailingDigest::work() {
 }
 
 Status TrailingDigest::catch_up(std::uint64_t end) {
-  std::vector<std::byte> buffer(kPiece);
   while (done_ < end) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, end - done_));
-    const ssize_t got = ::pread(fd_, buffer.data(), wanted, static_cast<off_t>(done_));
+    const ssize_t got = ::pread(fd_, buffer_.data(), wanted, static_cast<off_t>(done_));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return io_error("cannot read a download back: {}", got < 0 ? std::strerror(errno) : "it was cut short");
-    digest_.update(std::span(buffer).first(static_cast<std::size_t>(got)));
+    digest_.update(std::span(buffer_).first(static_cast<std::size_t>(got)));
     done_ += static_cast<std::uint64_t>(got);
   }
   return {};

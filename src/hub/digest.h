@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/status.h"
 
@@ -55,6 +56,7 @@ class TrailingDigest {
   int fd_;
   Digest digest_;
   std::uint64_t size_, done_ = 0;
+  std::vector<std::byte> buffer_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t available_ = 0;  // with mutex_, like the rest

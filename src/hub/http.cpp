@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostRedirects = 10;
 constexpr std::size_t kMostHeaders = 200, kMostHeaderBytes = 16384, kMostError = 4096;
-constexpr long kBuffer = 512 << 10, kConnectSeconds = 20, kSlowestBytes = 1;
+constexpr long kBuffer = 128 << 10, kConnectSeconds = 20, kSlowestBytes = 1;
 
 void start_curl() {
   static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);  // once, and thread-safe so
