@@ -131,7 +131,10 @@ bool HeaderReader::string(string_t& text) {
 
 bool HeaderReader::key(string_t& name) {
   if (place_ == Place::tensor) return tensor_key(name);
-  if (place_ == Place::metadata) metadata_key_ = std::move(name);
+  if (place_ == Place::metadata) {
+    metadata_key_ = std::move(name);
+    return true;
+  }
   if (place_ != Place::top) return true;
   if (name == kMetadataKey) {
     if (std::exchange(has_metadata_, true)) return fail(corrupt("its header has two {}", kMetadataKey));

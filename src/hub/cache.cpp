@@ -65,7 +65,7 @@ FileLock::~FileLock() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-RepoCache::RepoCache(fs::path cache, const std::string& repo_id)
+RepoCache::RepoCache(const fs::path& cache, const std::string& repo_id)
     : folder_(cache / folder_name(repo_id)), locks_(cache / ".locks" / folder_name(repo_id)) {}
 
 Status RepoCache::prepare() const {

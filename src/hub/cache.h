@@ -30,7 +30,7 @@ class FileLock {
 /// The folders of one repository. Names and etags must have passed hub/repo.h's checks.
 class RepoCache {
  public:
-  RepoCache(std::filesystem::path cache, const std::string& repo_id);
+  RepoCache(const std::filesystem::path& cache, const std::string& repo_id);
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path blob(const std::string& etag) const { return folder_ / "blobs" / etag; }

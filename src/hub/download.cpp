@@ -126,7 +126,7 @@ Status Download::run() {
   for (int round = 0;; ++round) {
     LITHE_RETURN_IF_ERROR(fetch_all());
     bool wrong = false;
-    const Status status = verify(wrong);
+    Status status = verify(wrong);
     if (status.ok()) return part_.move_to(cache_.blob(blob_.etag));
     if (!wrong) return status;
     LITHE_RETURN_IF_ERROR(start_over());  // wrong bytes are never kept
