@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "base/check.h"
 
@@ -15,7 +14,7 @@ namespace lithe::hub {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{256} << 10;   // stays in a core's own cache
-constexpr std::uint64_t kNews = std::uint64_t{1} << 20;  // less of it is not worth waking a thread
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // less is not worth waking a thread for
 
 bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -59,58 +58,25 @@ std::string Digest::hex() {
 }
 
 TrailingDigest::TrailingDigest(int fd, DigestKind kind, std::uint64_t size)
-    : fd_(fd), digest_(kind, size), size_(size), buffer_(kPiece), thread_([this] { work(); }) {}
-
-TrailingDigest::~TrailingDigest() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void TrailingDigest::available(std::uint64_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (bytes < size_ && bytes < available_ + kNews) return;
-    available_ = bytes;
-  }
-  changed_.notify_all();
-}
+    : fd_(fd),
+      digest_(kind, size),
+      buffer_(kPiece),
+      follower_(size, kStep, [this](std::uint64_t begin, std::uint64_t end) { return read(begin, end); }) {}
 
 Result<std::string> TrailingDigest::finish() {
-  available(size_);
-  thread_.join();
-  LITHE_RETURN_IF_ERROR(status_);
+  LITHE_RETURN_IF_ERROR(follower_.finish());
   return digest_.hex();
 }
 
-void TrailingDigest::work() {
-  while (done_ < size_) {
-    std::uint64_t end = 0;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || available_ > done_; });
-      if (stop_) return;
-      end = std::min({available_, size_, done_ + 16 * kPiece});
-    }
-    if (Status status = catch_up(end); !status.ok()) {
-      status_ = std::move(status);  // read after join() only
-      return;
-    }
-  }
-}
-
-Status TrailingDigest::catch_up(std::uint64_t end) {
-  while (done_ < end) {
-    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, end - done_));
-    const ssize_t got = ::pread(fd_, buffer_.data(), wanted, static_cast<off_t>(done_));
+Status TrailingDigest::read(std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(kPiece, end - begin));
+    const ssize_t got = ::pread(fd_, buffer_.data(), wanted, static_cast<off_t>(begin));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return io_error("cannot read a download back: {}", got < 0 ? std::strerror(errno) : "it was cut short");
     digest_.update(std::span(buffer_).first(static_cast<std::size_t>(got)));
-    done_ += static_cast<std::uint64_t>(got);
+    begin += static_cast<std::uint64_t>(got);
   }
   return {};
 }

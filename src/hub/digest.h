@@ -1,17 +1,15 @@
 // Checking what arrives. The hub names a large file by the SHA-256 of its content and a small one by git's SHA-1.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "hub/follower.h"
 
 namespace lithe::hub {
 
@@ -40,29 +38,19 @@ class TrailingDigest {
  public:
   /// fd: open for reading as long as this lives.
   TrailingDigest(int fd, DigestKind kind, std::uint64_t size);
-  ~TrailingDigest();  // stops at once
-  TrailingDigest(const TrailingDigest&) = delete;
-  TrailingDigest& operator=(const TrailingDigest&) = delete;
 
   /// The first `bytes` of the file are final.
-  void available(std::uint64_t bytes);
+  void available(std::uint64_t bytes) { follower_.available(bytes); }
   /// Waits for the rest. io: the file cannot be read back.
   Result<std::string> finish();
 
  private:
-  void work();
-  Status catch_up(std::uint64_t end);
+  Status read(std::uint64_t begin, std::uint64_t end);
 
   int fd_;
   Digest digest_;
-  std::uint64_t size_, done_ = 0;
   std::vector<std::byte> buffer_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t available_ = 0;  // with mutex_, like the rest
-  bool stop_ = false;
-  Status status_;
-  std::thread thread_;
+  Follower follower_;  // last: it works with the others
 };
 
 }  // namespace lithe::hub

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "hub/digest.h"
+#include "hub/follower.h"
 #include "hub/listing.h"
 
 namespace lithe::hub {
@@ -25,9 +26,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMostAttempts = 6;
 constexpr double kFirstWait = 0.5, kLongestWait = 30.0, kMostPatience = 120.0;  // seconds
-constexpr std::uint64_t kProgress = std::uint64_t{1} << 20;  // bytes that make a failed attempt a good one
-constexpr std::uint64_t kWriteBack = std::uint64_t{32}
-                                     << 20;  // bytes between two hints to begin writing to the disk
+constexpr std::uint64_t kProgress = std::uint64_t{1} << 20;    // bytes that make a failed attempt a good one
+constexpr std::uint64_t kWriteBack = std::uint64_t{32} << 20;  // bytes written back at a time
 
 // The file that a download writes to.
 class PartFile {
@@ -55,17 +55,11 @@ class PartFile {
       size_ += static_cast<std::uint64_t>(n);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
-    // So that the sync at the end finds little left to do.
-    if (size_ - started_ >= kWriteBack) {
-      ::sync_file_range(fd_, static_cast<off_t>(started_), static_cast<off_t>(size_ - started_),
-                        SYNC_FILE_RANGE_WRITE);
-      started_ = size_;
-    }
     return {};
   }
   Status empty() {
     if (::ftruncate(fd_, 0) != 0) return fault("empty");
-    size_ = started_ = 0;
+    size_ = 0;
     return {};
   }
   Status move_to(const fs::path& path) {
@@ -83,7 +77,7 @@ class PartFile {
   }
   fs::path path_;
   int fd_ = -1;
-  std::uint64_t size_ = 0, started_ = 0;  // started: written back up to here
+  std::uint64_t size_ = 0;
 };
 
 // One blob on its way.
@@ -105,7 +99,8 @@ class Download {
   Status look_at(const Answer& answer, std::uint64_t asked);
   Status take(std::span<const std::byte> bytes);
   Status start_over();
-  void start_digest();
+  void follow();
+  void unfollow();
   Status verify(bool& wrong);
   std::string what() const { return printable(blob_.name, 300); }
 
@@ -116,13 +111,14 @@ class Download {
   PartFile part_;
   Backoff backoff_;
   std::optional<TrailingDigest> digest_;
+  std::optional<Follower> write_back_;  // to the disk, so that the sync at the end finds little to do
 };
 
 Status Download::run() {
   LITHE_RETURN_IF_ERROR(part_.open());
   hooks_.advanced(static_cast<double>(part_.size()));
   if (part_.size() > blob_.size) LITHE_RETURN_IF_ERROR(start_over());
-  start_digest();
+  follow();
   for (int round = 0;; ++round) {
     LITHE_RETURN_IF_ERROR(fetch_all());
     bool wrong = false;
@@ -132,21 +128,35 @@ Status Download::run() {
     LITHE_RETURN_IF_ERROR(start_over());  // wrong bytes are never kept
     if (round > 0) return status;
     hooks_.warning(status.message() + "; fetching it again");
-    start_digest();
+    follow();
   }
 }
 
-void Download::start_digest() {
-  digest_.reset();
+void Download::follow() {
+  unfollow();
+  const std::uint64_t there = part_.size();
+  if (blob_.size >= 2 * kWriteBack) {
+    write_back_.emplace(blob_.size, kWriteBack, [fd = part_.fd()](std::uint64_t begin, std::uint64_t end) {
+      ::sync_file_range(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                        SYNC_FILE_RANGE_WRITE);
+      return Status();  // a hint: the sync at the end tells of faults
+    });
+    write_back_->available(there);
+  }
   if (const DigestKind kind = digest_kind(blob_.etag); kind != DigestKind::none) {
     digest_.emplace(part_.fd(), kind, blob_.size);
-    digest_->available(part_.size());
+    digest_->available(there);
   }
+}
+
+void Download::unfollow() {
+  digest_.reset();
+  write_back_.reset();
 }
 
 Status Download::start_over() {
   hooks_.advanced(-static_cast<double>(part_.size()));
-  digest_.reset();
+  unfollow();
   return part_.empty();
 }
 
@@ -179,7 +189,7 @@ Answer Download::attempt() {
   if (answer.status == 416 && asked > 0) {  // nothing of that range: what we have is not of this file
     answer.fault = start_over();
     answer.retry = answer.fault.ok();
-    start_digest();
+    follow();
   }
   return answer;
 }
@@ -204,7 +214,7 @@ Status Download::look_at(const Answer& answer, std::uint64_t asked) {
     if (begin != 0)
       return corrupt("{}: asked for bytes from {}, the server sends from {}", what(), asked, begin);
     LITHE_RETURN_IF_ERROR(start_over());  // it knows no ranges
-    start_digest();
+    follow();
   }
   if (total && *total > blob_.size)
     return corrupt("{}: the server sends {} bytes, the hub lists {}", what(), *total, blob_.size);
@@ -218,6 +228,7 @@ Status Download::take(std::span<const std::byte> bytes) {
   }
   LITHE_RETURN_IF_ERROR(part_.append(bytes));
   if (digest_) digest_->available(part_.size());
+  if (write_back_) write_back_->available(part_.size());
   hooks_.advanced(static_cast<double>(bytes.size()));
   return {};
 }
