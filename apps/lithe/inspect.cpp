@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
+#include "formats/hf_directory.h"
+#include "inspect_hf.h"
 #include "model_facts.h"
 #include "model_flags.h"
 #include "models/open_model.h"
@@ -277,8 +279,11 @@ Status run_inspect(const InspectFlags& flags) {
   ModelFlags named;
   named.model = flags.model;
   LITHE_ASSIGN_OR_RETURN(const std::string path, named.path());
-  LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(path));
-  const ModelFile& file = *opened;
+  const auto opened = models::open_model(path);
+  if (!opened.ok() && formats::is_hf_directory(path))  // well-formed all the same, or it says what is not
+    return inspect_hf_directory(path, opened.status(), flags.all, flags.json);
+  LITHE_RETURN_IF_ERROR(opened.status());
+  const ModelFile& file = **opened;
   const ModelFacts facts = gather_facts(file);
   LITHE_ASSIGN_OR_RETURN(const std::optional<Memory> memory, gather_memory(file, facts, flags));
   if (flags.json) return print(all_json(file, facts, memory, flags));

@@ -14,18 +14,21 @@ namespace lithe::app {
 namespace {
 
 struct LayerName {
-  std::string_view before, after;  // "blk." and ".attn_q.weight"
+  std::string_view before, after;  // "blk." and ".attn_q.weight", "model.layers." and ".mlp.up_proj.weight"
   std::uint64_t layer;
 };
 
+// At the first part between dots that is a number.
 std::optional<LayerName> split_layer(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::uint64_t layer = 0;
-  const char* begin = name.data() + kPrefix.size();
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), layer);
-  if (error != std::errc() || end == name.data() + name.size() || *end != '.') return std::nullopt;
-  return LayerName{kPrefix, name.substr(static_cast<std::size_t>(end - name.data())), layer};
+  for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1)) {
+    std::uint64_t layer = 0;
+    const char* begin = name.data() + dot + 1;
+    const auto [end, error] = std::from_chars(begin, name.data() + name.size(), layer);
+    if (error != std::errc() || end == name.data() + name.size() || *end != '.') continue;
+    return LayerName{name.substr(0, dot + 1), name.substr(static_cast<std::size_t>(end - name.data())),
+                     layer};
+  }
+  return std::nullopt;
 }
 
 double bits_per_weight(std::uint64_t bytes, std::uint64_t elements) {
@@ -48,7 +51,8 @@ std::string number_ranges(std::vector<std::uint64_t> numbers) {
 }
 
 std::vector<TensorRow> group_layers(std::vector<TensorRow> rows) {
-  using Key = std::tuple<std::string, std::vector<std::uint64_t>, const formats::GgufType*, std::string>;
+  using Key =
+      std::tuple<std::string, std::string, std::vector<std::uint64_t>, const formats::GgufType*, std::string>;
   struct Group {
     std::size_t row;
     std::vector<std::uint64_t> layers;
@@ -62,8 +66,8 @@ std::vector<TensorRow> group_layers(std::vector<TensorRow> rows) {
       continue;
     }
     const std::uint64_t layer = name->layer;
-    const auto [at, is_new] =
-        groups.try_emplace(Key(name->after, row.dims, row.type, row.note), Group{out.size(), {}});
+    const auto [at, is_new] = groups.try_emplace(Key(name->before, name->after, row.dims, row.type, row.note),
+                                                 Group{out.size(), {}});
     at->second.layers.push_back(layer);
     if (is_new) {
       out.push_back(std::move(row));
@@ -77,14 +81,16 @@ std::vector<TensorRow> group_layers(std::vector<TensorRow> rows) {
   std::vector<std::pair<std::size_t, std::size_t>> order;  // (first row of the role, row)
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto name = split_layer(out[i].name);
-    const auto role = first.emplace(name ? std::string(name->after) : out[i].name, i).first->second;
+    const auto role =
+        first.emplace(name ? fmt::format("{}{{}}{}", name->before, name->after) : out[i].name, i)
+            .first->second;
     order.emplace_back(role, i);
   }
   std::sort(order.begin(), order.end());
   for (auto& [key, group] : groups) {
     if (group.layers.size() < 2) continue;
     const std::string layers = number_ranges(std::move(group.layers));
-    out[group.row].name = fmt::format("blk.{{{}}}{}", layers, std::get<0>(key));
+    out[group.row].name = fmt::format("{}{{{}}}{}", std::get<0>(key), layers, std::get<1>(key));
   }
   std::vector<TensorRow> sorted;
   sorted.reserve(order.size());

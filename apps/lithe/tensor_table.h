@@ -18,7 +18,7 @@ struct TensorRow {
   std::uint64_t count = 1;
 };
 
-/// Folds rows that differ in their layer alone: "blk.{0-29}.attn_q.weight", 30 tensors. Order of first appearance.
+/// Folds rows that differ in their layer alone: "blk.{0-29}.attn_q.weight", 30 tensors. A layer is the first number between dots. Order of first appearance.
 std::vector<TensorRow> group_layers(std::vector<TensorRow> rows);
 
 /// name, count, shape, type, bits a weight, bytes, note: one line a row, indented by two.
