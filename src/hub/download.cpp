@@ -101,7 +101,7 @@ class Download {
   Status start_over();
   void follow();
   void unfollow();
-  Status verify(bool& wrong);
+  Status verify();
   std::string what() const { return printable(blob_.name, 300); }
 
   HttpClient& http_;
@@ -120,12 +120,11 @@ Status Download::run() {
   if (part_.size() > blob_.size) LITHE_RETURN_IF_ERROR(start_over());
   follow();
   for (int round = 0;; ++round) {
-    LITHE_RETURN_IF_ERROR(fetch_all());
-    bool wrong = false;
-    Status status = verify(wrong);
+    Status status = fetch_all();
+    if (status.ok()) status = verify();
     if (status.ok()) return part_.move_to(cache_.blob(blob_.etag));
-    if (!wrong) return status;
-    LITHE_RETURN_IF_ERROR(start_over());  // wrong bytes are never kept
+    if (status.code() != Code::corrupt) return status;
+    LITHE_RETURN_IF_ERROR(start_over());  // what cannot be right is never kept
     if (round > 0) return status;
     hooks_.warning(status.message() + "; fetching it again");
     follow();
@@ -223,7 +222,6 @@ Status Download::look_at(const Answer& answer, std::uint64_t asked) {
 
 Status Download::take(std::span<const std::byte> bytes) {
   if (bytes.size() > blob_.size - part_.size()) {
-    LITHE_RETURN_IF_ERROR(start_over());
     return corrupt("{}: the server sends more than the {} bytes that the hub lists", what(), blob_.size);
   }
   LITHE_RETURN_IF_ERROR(part_.append(bytes));
@@ -233,11 +231,10 @@ Status Download::take(std::span<const std::byte> bytes) {
   return {};
 }
 
-Status Download::verify(bool& wrong) {
+Status Download::verify() {
   if (!digest_) return {};
   LITHE_ASSIGN_OR_RETURN(const std::string digest, digest_->finish());
-  wrong = digest != blob_.etag;
-  if (!wrong) return {};
+  if (digest == blob_.etag) return {};
   return corrupt("{}: what came is not what the hub lists: its checksum is {}... instead of {}...", what(),
                  digest.substr(0, 12), blob_.etag.substr(0, 12));
 }

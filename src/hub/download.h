@@ -27,8 +27,8 @@ struct Hooks {
 };
 
 /// Does nothing when the blob is there. What was fetched stays as ETAG.incomplete, for the next attempt or the next run,
-/// unless it proved wrong. io: the network's or the server's fault after all attempts; corrupt: the content is not what
-/// its name promises, twice; cancelled.
+/// unless it proved wrong. io: the network's or the server's fault after all attempts; corrupt: the server sent something else
+/// than the hub lists, twice; cancelled.
 Status fetch_blob(HttpClient& http, const RepoCache& cache, const Blob& blob, const Hooks& hooks);
 
 /// Whether a blob is in the cache with its whole length.
