@@ -44,6 +44,8 @@ class Meter {
     recent_ = 0.0;
     since_ = now;
   }
+  /// Erases the bar.
+  void finish() { bar_.reset(); }
   void warn(const std::string& line) {
     if (bar_ != nullptr) bar_->erase();
     log_warning("{}", line);
@@ -97,6 +99,7 @@ Status run_pull(const PullFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();
   auto pulled = hub::pull(settings, repo, wanted, hooks, [&](const hub::Plan& plan) { meter.plan(plan); });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  meter.finish();
   if (!pulled.ok()) return std::move(pulled).status();
   return print(flags.json ? report_json(repo, *pulled, seconds) : pulled->model.string() + "\n");
 }
