@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "layers/prepared.h"
 #include "layers/shares.h"
 
 namespace lithe::layers {
@@ -16,13 +17,8 @@ using kernels::Arithmetic;
 using kernels::kPanelRows;
 using kernels::MatmulJob;
 
-constexpr int kArithmetics = 3;
 constexpr std::size_t kMaxGroup = 4;
 
-// From so many rows on, making the input ready is worth a parallel region of its own.
-constexpr std::int64_t kSerialPrepareRows = 2;
-// Rows a worker makes ready at a time.
-constexpr std::int64_t kPrepareRows = 8;
 // Rows of a task. Kernels cut the columns so that as many rows stay in a core's second-level cache while panels of
 // weights stream by: fewer rows would only unpack, and read, every weight more often.
 constexpr std::int64_t kMostBlockRows = 512, kLeastBlockRows = 48;
@@ -30,72 +26,8 @@ constexpr std::int64_t kMostBlockRows = 512, kLeastBlockRows = 48;
 constexpr std::int64_t kUnitsPerThread = 4;
 // Products of one task, so that an epilogue finds them in the second-level cache.
 constexpr std::int64_t kTaskOutputBytes = std::int64_t{256} << 10;
-// Kernels take panels in pairs: the unit of work.
-constexpr std::int64_t kUnitPanels = 2;
 // Of a stored matrix, packed at a time: bounds what is in memory twice.
 constexpr std::size_t kPackBytes = std::size_t{1} << 20;
-
-// The input in each arithmetic that some matrix of the group wants.
-struct PreparedInput {
-  std::array<Activations, kArithmetics> forms;
-  const Activations& form(Arithmetic arithmetic) const { return forms[static_cast<std::size_t>(arithmetic)]; }
-};
-
-PreparedInput prepare(ExecContext& context, const LinearInput& input, std::span<const Product> products) {
-  const kernels::KernelTable& table = context.kernels();
-  PreparedInput prepared;
-  std::array<std::byte*, kArithmetics> buffers{};
-  for (const Product& product : products) {
-    const auto slot = static_cast<std::size_t>(product.linear->arithmetic());
-    if (buffers[slot] != nullptr) continue;
-    const Arithmetic arithmetic = product.linear->arithmetic();
-    const std::size_t row_bytes = table.activation_bytes(arithmetic, input.cols);
-    buffers[slot] = context.arena().take_bytes(row_bytes * static_cast<std::size_t>(input.rows));
-    prepared.forms[slot] = {arithmetic, input.rows, input.cols, buffers[slot], row_bytes};
-  }
-
-  const float* x = input.x;
-  std::int64_t stride = input.stride;
-  const bool keep_rows = input.make != nullptr && context.observer() != nullptr;
-  float* made = nullptr;
-  if (keep_rows) {
-    made = context.arena().take<float>(input.rows * input.cols);
-    x = made;
-    stride = input.cols;
-  }
-  const auto prepare_rows = [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const float* source = x + row * stride;
-      if (input.make != nullptr) {
-        float* out =
-            keep_rows ? made + row * stride : reinterpret_cast<float*>(context.worker_scratch(worker).data());
-        (*input.make)(row, out);
-        source = out;
-      }
-      for (std::size_t slot = 0; slot < buffers.size(); ++slot) {
-        if (buffers[slot] == nullptr) continue;
-        const Activations& form = prepared.forms[slot];
-        table.prepare(form.arithmetic, source, stride, 1, input.cols,
-                      buffers[slot] + static_cast<std::size_t>(row) * form.row_bytes);
-      }
-    }
-  };
-  context.reserve_worker_scratch(static_cast<std::size_t>(input.cols) * sizeof(float));
-  if (input.rows <= kSerialPrepareRows) {
-    prepare_rows(0, input.rows, 0);
-  } else {
-    context.pool().parallel_for(ceil_div(input.rows, kPrepareRows), [&](std::int64_t index, int worker) {
-      const std::int64_t begin = index * kPrepareRows;
-      prepare_rows(begin, std::min(begin + kPrepareRows, input.rows), worker);
-    });
-  }
-  if (Observer* observer = context.observer()) {
-    for (const Product& product : products) {
-      observer->on_linear_input(product.linear->id(), x, input.rows, input.cols, stride);
-    }
-  }
-  return prepared;
-}
 
 // How a group is cut: row blocks by pairs of panels. The cut never changes a bit of the result.
 struct Cut {
@@ -190,7 +122,14 @@ void multiply(ExecContext& context, const LinearInput& input, std::span<const Pr
 
   ScratchArena::Scope scope(context.arena());
   const kernels::KernelTable& table = context.kernels();
-  const PreparedInput prepared = prepare(context, input, products);
+  std::vector<Arithmetic> wanted;
+  for (const Product& product : products) wanted.push_back(product.linear->arithmetic());
+  const PreparedInput prepared = prepare_input(context, input, wanted);
+  if (Observer* observer = context.observer()) {
+    for (const Product& product : products) {
+      observer->on_linear_input(product.linear->id(), prepared.x, input.rows, input.cols, prepared.stride);
+    }
+  }
   context.reserve_worker_scratch(table.matmul_scratch_bytes());
   const Cut cut = choose_cut(input.rows, panels, side_by_side ? std::ssize(products) : 1, context.threads());
 

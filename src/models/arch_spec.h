@@ -9,6 +9,7 @@
 #include "layers/ffn.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
+#include "layers/router.h"
 
 namespace lithe::models {
 
@@ -35,6 +36,15 @@ enum class QkNorm : std::uint8_t {
   whole,      // all heads at once, weight [heads * head_dim]: olmo2
 };
 
+/// A mixture of experts in place of a layer's feed-forward matrices.
+struct MoeSpec {
+  layers::RouterRule rule;
+  int ffn_dim = 0;           // of each expert
+  int shared_dim = 0;        // of the one that every token passes through; 0: none
+  bool shared_gate = false;  // weighs it token by token
+  bool router_bias = false, choice_bias = false, expert_bias = false;
+};
+
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
   bool qkv_bias = false, out_bias = false;
@@ -49,6 +59,8 @@ struct LayerSpec {
   FfnKind ffn = FfnKind::gated;
   Activation activation = Activation::silu;
   bool ffn_bias = false;
+  MoeSpec moe;  // without experts: none
+  bool sparse() const { return moe.rule.experts > 0; }
 
   Residual residual = Residual::sequential;
   bool pre_norm = true, post_norm = false;  // of both branches

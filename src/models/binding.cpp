@@ -20,10 +20,11 @@ std::string list_names(const std::vector<std::string>& names) {
   return out;
 }
 
-// rows 0: a vector.
-Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t cols) {
+// rows 0: a vector. stack 0: no stack.
+Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t cols, std::int64_t stack) {
   std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(cols)};
   if (rows > 0) expected.push_back(static_cast<std::uint64_t>(rows));
+  if (stack > 0) expected.push_back(static_cast<std::uint64_t>(stack));
   // Trailing dimensions of 1 say nothing.
   std::vector<std::uint64_t> dims = tensor.dims;
   while (dims.size() > expected.size() && dims.back() == 1) dims.pop_back();
@@ -36,9 +37,10 @@ Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t col
                        tensor.type().name);
   }
   const auto row = row_bytes(tensor.format->dtype, static_cast<std::uint64_t>(cols));
-  const auto bytes =
-      row ? checked_mul<std::uint64_t>(*row, static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1)))
-          : std::nullopt;
+  auto bytes = row;
+  for (const std::int64_t count : {rows, stack}) {
+    if (bytes && count > 0) bytes = checked_mul<std::uint64_t>(*bytes, static_cast<std::uint64_t>(count));
+  }
   if (!bytes || *bytes != tensor.bytes()) {
     return corrupt("tensor {} of type {} and shape {} cannot have {} bytes", tensor.name, tensor.format->name,
                    shape_text(tensor.dims), tensor.bytes());
@@ -59,6 +61,7 @@ Status Binding::bind(const formats::ModelFile& file, const ArchSpec& spec, const
     const WeightEntry& entry = table[i];
     const std::size_t count = per_layer(entry.role) ? spec.layers.size() : 1;
     for (std::size_t layer = 0; layer < count; ++layer) {
+      if (!entry.lies_in(spec.layers[layer])) continue;
       const std::string name = layer_name(entry.gguf, static_cast<std::int64_t>(layer));
       const GgufTensor* tensor = file.find_tensor(name);
       if (tensor == nullptr) {
@@ -69,10 +72,12 @@ Status Binding::bind(const formats::ModelFile& file, const ArchSpec& spec, const
       const Place place = place_of(table, i, &WeightEntry::gguf, spec, shape);
       const std::int64_t rows = entry.matrix() ? dim_length(entry.rows, spec, shape) : 1;
       const std::int64_t cols = dim_length(entry.cols, spec, shape);
+      const std::int64_t stack = entry.stacked ? shape.moe.rule.experts : 0;
       LITHE_RETURN_IF_ERROR(
-          check_shape(*tensor, entry.matrix() ? place.whole : 0, entry.matrix() ? cols : place.whole));
+          check_shape(*tensor, entry.matrix() ? place.whole : 0, entry.matrix() ? cols : place.whole, stack));
       Slots& slots = per_layer(entry.role) ? layers_[layer] : model_;
-      slots[static_cast<std::size_t>(entry.role)] = {tensor, &entry, place.offset, rows, cols};
+      slots[static_cast<std::size_t>(entry.role)] = {tensor, &entry, place.offset,
+                                                     rows,   cols,   std::max<std::int64_t>(stack, 1)};
       used_.insert(tensor->name);
     }
   }

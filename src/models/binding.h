@@ -20,6 +20,7 @@ struct BoundWeight {
   const WeightEntry* entry = nullptr;
   std::int64_t offset = 0;
   std::int64_t rows = 0, cols = 0;
+  std::int64_t stack = 1;  // so many of them, in the tensor's slices
 
   explicit operator bool() const { return tensor != nullptr; }
 };

@@ -55,6 +55,16 @@ std::vector<const layers::Linear*> DecoderWeights::linears() const {
          {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
       if (*linear) all.push_back(linear);
     }
+    if (!layer.moe) continue;
+    all.push_back(&layer.moe.router);
+    for (std::size_t i = 0; i < layer.moe.up.size(); ++i) {
+      for (const layers::Linear* linear : {&layer.moe.gate[i], &layer.moe.up[i], &layer.moe.down[i]})
+        all.push_back(linear);
+    }
+    for (const layers::Linear* linear :
+         {&layer.moe.shared.gate, &layer.moe.shared.up, &layer.moe.shared.down, &layer.moe.shared_gate}) {
+      if (*linear) all.push_back(linear);
+    }
   }
   all.push_back(&head);
   return all;
@@ -207,7 +217,12 @@ void Decoder::feed(Pass& pass, std::size_t index, float* branch) {
                             .rows = pass.rows,
                             .cols = spec_.hidden,
                             .make = norm ? &make : nullptr};
-  layer.ffn.run(context_, input, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr);
+  float* const out = branch == nullptr ? pass.x : branch;
+  if (layer.moe) {
+    layer.moe.run(context_, static_cast<int>(index), input, out, spec_.hidden, branch == nullptr);
+  } else {
+    layer.ffn.run(context_, input, out, spec_.hidden, branch == nullptr);
+  }
 }
 
 // Adds a branch's result to the residual stream, normalised and scaled as the architecture says.

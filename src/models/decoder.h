@@ -12,6 +12,7 @@
 #include "layers/context.h"
 #include "layers/ffn.h"
 #include "layers/linear.h"
+#include "layers/moe.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
 #include "models/arch_spec.h"
@@ -24,6 +25,7 @@ struct DecoderLayer {
   layers::Linear q, k, v, attn_out;
   std::vector<float> sinks;  // [heads], or empty
   layers::Ffn ffn;
+  layers::Moe moe;  // or this
 };
 
 /// Everything that a forward pass reads. The packed bytes lie in `memory`, in the order they are read.

@@ -33,6 +33,15 @@ std::uint64_t prepared(const kernels::KernelTable& table, std::int64_t rows,
   return sum;
 }
 
+ScratchNeed feed_scratch(const kernels::KernelTable& table, const DecoderLayer& layer, std::int64_t rows) {
+  if (layer.moe) return layer.moe.scratch(table, rows);
+  const std::int64_t width = layer.ffn.up.out_features();
+  return {floats(rows, layer.ffn.gate ? 2 * width : width) +
+              std::max(prepared(table, rows, {&layer.ffn.gate, &layer.ffn.up}),
+                       prepared(table, rows, {&layer.ffn.down})),
+          floats(1, width)};
+}
+
 }  // namespace
 
 ScratchNeed Decoder::scratch_need(const StepShape& step) const {
@@ -52,16 +61,13 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     job.key_count = std::max(step.keys, step.rows);
     job.first_position = job.key_count - job.rows;
     const ScratchNeed attention = layers::attention_scratch(context_, attention_, job);
-    const std::int64_t width = layer.ffn.up.out_features();
-    const std::uint64_t ffn = floats(step.rows, layer.ffn.gate ? 2 * width : width) +
-                              std::max(prepared(table, step.rows, {&layer.ffn.gate, &layer.ffn.up}),
-                                       prepared(table, step.rows, {&layer.ffn.down}));
+    const ScratchNeed ffn = feed_scratch(table, layer, step.rows);
     const std::uint64_t passing =
         std::max({prepared(table, step.rows, {&layer.q, &layer.k, &layer.v}),
-                  prepared(table, step.rows, {&layer.attn_out}), attention.arena, ffn});
+                  prepared(table, step.rows, {&layer.attn_out}), attention.arena, ffn.arena});
     need.arena = std::max(need.arena, kept + passing);
     need.per_worker = std::max(
-        {need.per_worker, attention.per_worker, floats(1, width), floats(1, layer.attn_out.in_features())});
+        {need.per_worker, attention.per_worker, ffn.per_worker, floats(1, layer.attn_out.in_features())});
   }
   need.arena = std::max(need.arena, prepared(table, step.logit_rows, {&weights_.head}));
   need.arena += floats(step.rows, spec_.hidden) + kRounding;

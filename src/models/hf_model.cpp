@@ -94,7 +94,9 @@ Status HfModel::list_tensors() {
   std::set<std::string> done;
   const auto list = [&](bool layers, std::size_t layer) -> Status {
     for (std::size_t i = 0; i < table_.size(); ++i) {
-      if (per_layer(table_[i].role) != layers || table_[i].hf.empty()) continue;
+      if (per_layer(table_[i].role) != layers || table_[i].hf.empty() ||
+          !table_[i].lies_in(spec_.layers[layer]))
+        continue;
       if (!done.insert(layer_name(table_[i].gguf, static_cast<std::int64_t>(layer))).second) continue;
       LITHE_RETURN_IF_ERROR(list_tensor(i, layer));
     }
@@ -115,8 +117,9 @@ Status HfModel::list_tensors() {
 }
 
 // nullptr: not there.
-Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, std::size_t layer) const {
-  const std::string name = layer_name(entry.hf, static_cast<std::int64_t>(layer));
+Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, std::size_t layer,
+                                                      std::int64_t expert) const {
+  const std::string name = expert_name(layer_name(entry.hf, static_cast<std::int64_t>(layer)), expert);
   if (entry.presence == Presence::tied && spec_.tied_head) {
     if (directory_.find_tensor(name) != nullptr) {
       log_warning("{} is not used: config.json ties the head to the embedding", name);
@@ -138,7 +141,7 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
   return corrupt("the checkpoint lacks the tensor {}", name);
 }
 
-Status HfModel::check_source(const Piece& piece, std::int64_t whole) const {
+Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const {
   const SafetensorsTensor& source = *piece.source;
   if (source.type == nullptr || !source.type->dtype) {
     return unsupported("tensor {} has the type {}, which Lithe does not run", source.name, source.type_name);
@@ -146,6 +149,7 @@ Status HfModel::check_source(const Piece& piece, std::int64_t whole) const {
   std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(whole)};
   if (piece.entry->matrix()) expected.push_back(static_cast<std::uint64_t>(piece.cols));
   if (piece.entry->transform == Transform::transpose) std::ranges::reverse(expected);
+  if (stack > 0) expected.insert(expected.begin(), static_cast<std::uint64_t>(stack));
   std::vector<std::uint64_t> shape = source.shape;
   while (shape.size() > expected.size() && shape.front() == 1) shape.erase(shape.begin());
   if (shape != expected) {
@@ -155,39 +159,58 @@ Status HfModel::check_source(const Piece& piece, std::int64_t whole) const {
   return {};
 }
 
+// Without a source: the model does without.
+Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer, std::int64_t expert) {
+  const WeightEntry& row = table_[entry];
+  const LayerSpec& shape = spec_.layers[layer];
+  LITHE_ASSIGN_OR_RETURN(const SafetensorsTensor* source, find_source(row, layer, expert));
+  if (source == nullptr) return Piece{};
+  const Place place = place_of(table_, entry, &WeightEntry::hf, spec_, shape);
+  Piece piece{source, &row, &shape, 0, 0, place.offset};
+  piece.rows = dim_length(row.matrix() ? row.rows : row.cols, spec_, shape);
+  piece.cols = row.matrix() ? dim_length(row.cols, spec_, shape) : 1;
+  if (row.transform == Transform::grouped_qkv) piece.offset = 0;  // the rows of all three lie mixed
+  const bool stack = row.stacked && row.hf.find("{e}") == std::string::npos;
+  LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? shape.moe.rule.experts : 0));
+  if (stack) piece.offset += expert * place.whole;
+  claimed_.push_back(source->name);
+  return piece;
+}
+
 // The GGUF tensor that row `entry` of the table names, of that row and all that share it.
 Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
-  const LayerSpec& shape = spec_.layers[layer];
+  const WeightEntry& first = table_[entry];
+  const std::int64_t stack = first.stacked ? spec_.layers[layer].moe.rule.experts : 1;
   Recipe recipe;
+  recipe.slices.resize(static_cast<std::size_t>(stack));
   std::int64_t rows = 0, cols = 0;
   std::optional<DType> dtype;
   for (std::size_t i = 0; i < table_.size(); ++i) {
-    const WeightEntry& row = table_[i];
-    if (row.gguf != table_[entry].gguf) continue;
-    LITHE_ASSIGN_OR_RETURN(const SafetensorsTensor* source, find_source(row, layer));
-    if (source == nullptr) return {};
-    const Place place = place_of(table_, i, &WeightEntry::hf, spec_, shape);
-    Piece piece{source, &row, &shape, 0, 0, place.offset};
-    piece.rows = dim_length(row.matrix() ? row.rows : row.cols, spec_, shape);
-    piece.cols = row.matrix() ? dim_length(row.cols, spec_, shape) : 1;
-    if (row.transform == Transform::grouped_qkv) piece.offset = 0;  // the rows of all three lie mixed
-    LITHE_RETURN_IF_ERROR(check_source(piece, place.whole));
-    const DType stored = *source->type->dtype;
-    if (dtype && *dtype != stored) {
-      return unsupported("{} and its neighbour are of different types", source->name);
+    if (table_[i].gguf != first.gguf || !table_[i].lies_in(spec_.layers[layer])) continue;
+    for (std::int64_t expert = 0; expert < stack; ++expert) {
+      LITHE_ASSIGN_OR_RETURN(const Piece piece, find_piece(i, layer, expert));
+      if (piece.source == nullptr) return {};
+      const DType stored = *piece.source->type->dtype;
+      if (dtype && *dtype != stored) {
+        return unsupported("{} and its neighbour are of different types", piece.source->name);
+      }
+      dtype = stored;
+      cols = piece.cols;
+      if (expert == 0) rows += piece.rows;
+      recipe.slices[static_cast<std::size_t>(expert)].push_back(piece);
     }
-    dtype = stored;
-    rows += piece.rows;
-    cols = piece.cols;
-    claimed_.push_back(source->name);
-    recipe.pieces.push_back(piece);
   }
-  const WeightEntry& first = table_[entry];
-  // As in every GGUF file: vectors are not rounded, nor are the norms that look like matrices.
+  // As in every GGUF file: vectors are not rounded, nor are the norms and routers that look like matrices.
   if (!first.matrix() || !is_multiplied(first.role)) dtype = DType::f32;
   std::vector<std::uint64_t> dims;
   if (first.matrix()) dims.push_back(static_cast<std::uint64_t>(cols));
   dims.push_back(static_cast<std::uint64_t>(rows));
+  if (first.stacked) dims.push_back(static_cast<std::uint64_t>(stack));
+  if (first.stacked && !first.matrix()) {  // one slice of all rows
+    for (std::size_t i = 1; i < recipe.slices.size(); ++i)
+      recipe.slices[0].push_back(recipe.slices[i].front());
+    recipe.slices.resize(1);
+  }
   add_tensor(layer_name(first.gguf, static_cast<std::int64_t>(layer)), *dtype, std::move(dims),
              std::move(recipe));
   return {};
@@ -200,19 +223,24 @@ void HfModel::add_tensor(std::string name, DType dtype, std::vector<std::uint64_
   tensor.format = &block_format(dtype);
   tensor.gguf_type = tensor.format->gguf_id;
   tensor.dims = std::move(dims);
-  if (recipe.pieces.size() == 1) {
-    const Piece& piece = recipe.pieces.front();
-    tensor.shard = piece.source->shard;
-    const bool as_stored = piece.entry->transform == Transform::none && *piece.source->type->dtype == dtype;
-    if (as_stored) {
-      const std::size_t row = piece.source->data.size() / static_cast<std::size_t>(piece.source->elements()) *
-                              static_cast<std::size_t>(piece.cols);
-      tensor.data = piece.source->data.subspan(static_cast<std::size_t>(piece.offset) * row,
-                                               static_cast<std::size_t>(piece.rows) * row);
-    }
-  }
+  if (!recipe.slices.empty()) tensor.shard = recipe.slices.front().front().source->shard;
   tensors_.push_back(std::move(tensor));
   recipes_.push_back(std::move(recipe));
+}
+
+// The bytes of the checkpoint where they are what GGUF would hold.
+std::optional<std::span<const std::byte>> HfModel::as_stored(const Recipe& recipe, std::uint64_t slice,
+                                                             DType dtype) const {
+  const std::vector<Piece>& pieces = recipe.slices[static_cast<std::size_t>(slice)];
+  const Piece& piece = pieces.front();
+  if (pieces.size() != 1 || piece.entry->transform != Transform::none ||
+      *piece.source->type->dtype != dtype) {
+    return std::nullopt;
+  }
+  const std::size_t row =
+      static_cast<std::size_t>(block_format(dtype).block_bytes) * static_cast<std::size_t>(piece.cols);
+  return piece.source->data.subspan(static_cast<std::size_t>(piece.offset) * row,
+                                    static_cast<std::size_t>(piece.rows) * row);
 }
 
 const HfModel::Recipe& HfModel::recipe_of(const GgufTensor& tensor) const {
@@ -258,12 +286,12 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
 Result<std::span<const std::byte>> HfModel::slice(const GgufTensor& tensor, std::uint64_t index,
                                                   std::vector<std::byte>& scratch) const {
   LITHE_CHECK(index < tensor.slices());
-  if (!tensor.data.empty()) return tensor.data;
   const Recipe& recipe = recipe_of(tensor);
   if (!recipe.stated.empty()) return std::as_bytes(std::span(recipe.stated));
-  scratch.resize(static_cast<std::size_t>(tensor.bytes()));
+  if (const auto stored = as_stored(recipe, index, tensor.format->dtype)) return *stored;
+  scratch.resize(static_cast<std::size_t>(tensor.bytes() / tensor.slices()));
   std::byte* out = scratch.data();
-  for (const Piece& piece : recipe.pieces) {
+  for (const Piece& piece : recipe.slices[static_cast<std::size_t>(index)]) {
     make(piece, tensor.format->dtype, out);
     out += static_cast<std::size_t>(piece.rows * piece.cols) *
            static_cast<std::size_t>(tensor.format->block_bytes);
@@ -273,8 +301,16 @@ Result<std::span<const std::byte>> HfModel::slice(const GgufTensor& tensor, std:
 
 void HfModel::release(const GgufTensor& tensor, std::span<const std::byte> part) const {
   const Recipe& recipe = recipe_of(tensor);
-  if (!tensor.data.empty()) return directory_.release(*recipe.pieces.front().source, part);
-  for (const Piece& piece : recipe.pieces) directory_.release(*piece.source);
+  for (const std::vector<Piece>& pieces : recipe.slices) {
+    for (const Piece& piece : pieces) {
+      const auto& whole = piece.source->data;
+      if (part.empty()) {
+        directory_.release(*piece.source);
+      } else if (part.data() >= whole.data() && part.data() < whole.data() + whole.size()) {
+        return directory_.release(*piece.source, part);
+      }
+    }
+  }
 }
 
 }  // namespace lithe::models

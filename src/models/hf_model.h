@@ -42,7 +42,7 @@ class HfModel final : public formats::ModelFile {
   };
   /// How a tensor is made.
   struct Recipe {
-    std::vector<Piece> pieces;
+    std::vector<std::vector<Piece>> slices;
     std::vector<float> stated;  // or these numbers
   };
 
@@ -51,9 +51,13 @@ class HfModel final : public formats::ModelFile {
   Status read_parameters(const Family& family);
   Status list_tensors();
   Status list_tensor(std::size_t entry, std::size_t layer);
-  Result<const formats::SafetensorsTensor*> find_source(const WeightEntry& entry, std::size_t layer) const;
-  Status check_source(const Piece& piece, std::int64_t whole) const;
+  Result<Piece> find_piece(std::size_t entry, std::size_t layer, std::int64_t expert);
+  Result<const formats::SafetensorsTensor*> find_source(const WeightEntry& entry, std::size_t layer,
+                                                        std::int64_t expert) const;
+  Status check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const;
   void add_tensor(std::string name, DType dtype, std::vector<std::uint64_t> dims, Recipe recipe);
+  std::optional<std::span<const std::byte>> as_stored(const Recipe& recipe, std::uint64_t slice,
+                                                      DType dtype) const;
   void make(const Piece& piece, DType dtype, std::byte* out) const;
   const Recipe& recipe_of(const formats::GgufTensor& tensor) const;
 

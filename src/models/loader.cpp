@@ -36,6 +36,8 @@ constexpr LinearSlot kLinears[] = {
     {Role::up, Role::up_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.up; }},
     {Role::down, Role::down_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.down; }},
 };
+constexpr Role kSparse[] = {Role::router,      Role::expert_gate, Role::expert_up,   Role::expert_down,
+                            Role::shared_gate, Role::shared_up,   Role::shared_down, Role::shared_weight};
 struct NormSlot {
   Role weight, bias;
   Norm DecoderLayer::*member;
@@ -47,9 +49,10 @@ constexpr NormSlot kNorms[] = {
     {Role::ffn_post_norm, Role::ffn_post_norm_bias, &DecoderLayer::ffn_post_norm},
 };
 
-// The tensor's name; of a piece of it, with the row that it begins at.
-std::string piece_name(const BoundWeight& weight) {
-  const std::string name(weight.tensor->name);
+// The tensor's name; of one of a stack or of a piece, with its number or the row that it begins at.
+std::string piece_name(const BoundWeight& weight, std::int64_t slice) {
+  std::string name(weight.tensor->name);
+  if (weight.stack > 1) name += fmt::format("[{}]", slice);
   const bool whole =
       weight.tensor->dims.size() < 2 || static_cast<std::uint64_t>(weight.rows) == weight.tensor->dims[1];
   return whole ? name : fmt::format("{}[{}:]", name, weight.offset);
@@ -65,9 +68,11 @@ class Builder {
   Result<DecoderWeights> build(ArchSpec& spec);
 
  private:
-  Result<std::span<const std::byte>> bytes(const BoundWeight& weight);
-  Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias);
-  Result<std::vector<float>> vector(const BoundWeight& weight);
+  Result<std::span<const std::byte>> bytes(const BoundWeight& weight, std::int64_t slice = 0);
+  Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice = 0);
+  Result<std::vector<float>> vector(const BoundWeight& weight, std::int64_t slice = 0);
+  Result<layers::Moe> moe(std::size_t index, const LayerSpec& shape);
+  Result<std::vector<Linear>> experts(Role weight, Role bias, std::size_t index);
   Result<Norm> norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps);
   Result<DecoderLayer> layer(std::size_t index, const ArchSpec& spec);
   Result<bool> has_own_head();
@@ -106,13 +111,16 @@ Status Builder::check_finite(const BoundWeight& weight, std::span<const std::byt
 }
 
 // The bytes of a piece, checked if that is asked for.
-Result<std::span<const std::byte>> Builder::bytes(const BoundWeight& weight) {
+Result<std::span<const std::byte>> Builder::bytes(const BoundWeight& weight, std::int64_t slice) {
   LITHE_CHECK(weight);
-  LITHE_ASSIGN_OR_RETURN(const auto whole, file_.slice(*weight.tensor, 0, made_));
+  // A stack of vectors is a matrix to the file, and one slice of it.
+  const bool flat = weight.stack > 1 && !weight.entry->matrix();
+  LITHE_ASSIGN_OR_RETURN(const auto whole,
+                         file_.slice(*weight.tensor, flat ? 0 : static_cast<std::uint64_t>(slice), made_));
   const DType dtype = weight.tensor->format->dtype;
-  const auto begin = row_bytes(
-      dtype,
-      static_cast<std::uint64_t>(weight.entry->matrix() ? weight.offset * weight.cols : weight.offset));
+  std::int64_t first = weight.entry->matrix() ? weight.offset * weight.cols : weight.offset;
+  if (flat) first += slice * static_cast<std::int64_t>(weight.tensor->dims[0]);
+  const auto begin = row_bytes(dtype, static_cast<std::uint64_t>(first));
   const auto size = row_bytes(dtype, static_cast<std::uint64_t>(weight.rows * weight.cols));
   if (!begin || !size) {
     return corrupt("tensor {} of type {} cannot be cut at {}", weight.tensor->name,
@@ -123,8 +131,8 @@ Result<std::span<const std::byte>> Builder::bytes(const BoundWeight& weight) {
   return piece;
 }
 
-Result<std::vector<float>> Builder::vector(const BoundWeight& weight) {
-  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight));
+Result<std::vector<float>> Builder::vector(const BoundWeight& weight, std::int64_t slice) {
+  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight, slice));
   std::vector<float> values(static_cast<std::size_t>(weight.rows * weight.cols));
   weight.tensor->format->decode(data.data(), static_cast<std::int64_t>(values.size()), values.data());
   return values;
@@ -142,8 +150,8 @@ Result<Norm> Builder::norm(Role weight, Role bias, std::size_t layer, NormKind k
   return out;
 }
 
-Result<Linear> Builder::linear(const BoundWeight& weight, const BoundWeight& bias) {
-  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight));
+Result<Linear> Builder::linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice) {
+  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight, slice));
   const DType dtype = weight.tensor->format->dtype;
   const layers::StoredMatrix stored{dtype, weight.rows, weight.cols, data};
   const auto release = [&](std::span<const std::byte> part) { file_.release(*weight.tensor, part); };
@@ -151,9 +159,9 @@ Result<Linear> Builder::linear(const BoundWeight& weight, const BoundWeight& bia
   Linear out = Linear::pack(stored, layers::choose_arithmetic(dtype, kernels_, options_.full_precision),
                             memory_, pool_, &packed);
   file_.release(*weight.tensor, data);
-  out.describe(next_id_++, piece_name(weight), weight.entry->shard);
+  out.describe(next_id_++, piece_name(weight, slice), weight.entry->shard);
   if (bias) {
-    LITHE_ASSIGN_OR_RETURN(auto values, vector(bias));
+    LITHE_ASSIGN_OR_RETURN(auto values, vector(bias, slice));
     out.set_bias(std::move(values));
   }
   return out;
@@ -174,6 +182,9 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
   }
   out.ffn.kind = shape.ffn;
   out.ffn.activation = shape.activation;
+  if (shape.sparse()) {
+    LITHE_ASSIGN_OR_RETURN(out.moe, moe(index, shape));
+  }
   for (const LinearSlot& slot : kLinears) {
     const BoundWeight& weight = binding_.find(slot.weight, index);
     if (!weight) continue;
@@ -182,14 +193,51 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
   return out;
 }
 
+Result<std::vector<Linear>> Builder::experts(Role weight, Role bias, std::size_t index) {
+  std::vector<Linear> out;
+  const BoundWeight& bound = binding_.find(weight, index);
+  for (std::int64_t expert = 0; expert < bound.stack; ++expert) {
+    LITHE_ASSIGN_OR_RETURN(Linear one, linear(bound, binding_.find(bias, index), expert));
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+Result<layers::Moe> Builder::moe(std::size_t index, const LayerSpec& shape) {
+  layers::Moe out;
+  out.rule = shape.moe.rule;
+  out.activation = out.shared.activation = shape.activation;
+  LITHE_ASSIGN_OR_RETURN(out.router,
+                         linear(binding_.find(Role::router, index), binding_.find(Role::router_bias, index)));
+  if (const BoundWeight& bias = binding_.find(Role::choice_bias, index)) {
+    LITHE_ASSIGN_OR_RETURN(out.choice_bias, vector(bias));
+  }
+  LITHE_ASSIGN_OR_RETURN(out.gate, experts(Role::expert_gate, Role::expert_gate_bias, index));
+  LITHE_ASSIGN_OR_RETURN(out.up, experts(Role::expert_up, Role::expert_up_bias, index));
+  LITHE_ASSIGN_OR_RETURN(out.down, experts(Role::expert_down, Role::expert_down_bias, index));
+  const BoundWeight none;
+  if (shape.moe.shared_dim > 0) {
+    LITHE_ASSIGN_OR_RETURN(out.shared.gate, linear(binding_.find(Role::shared_gate, index), none));
+    LITHE_ASSIGN_OR_RETURN(out.shared.up, linear(binding_.find(Role::shared_up, index), none));
+    LITHE_ASSIGN_OR_RETURN(out.shared.down, linear(binding_.find(Role::shared_down, index), none));
+  }
+  if (shape.moe.shared_gate) {
+    LITHE_ASSIGN_OR_RETURN(out.shared_gate, linear(binding_.find(Role::shared_weight, index), none));
+  }
+  return out;
+}
+
 Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   std::size_t bytes = 0;
   const auto add = [&](Role role, std::size_t layer = 0) {
     const BoundWeight& weight = binding_.find(role, layer);
-    if (weight) bytes += Linear::packed_bytes(weight.tensor->format->dtype, weight.rows, weight.cols);
+    if (!weight) return;
+    bytes += Linear::packed_bytes(weight.tensor->format->dtype, weight.rows, weight.cols) *
+             static_cast<std::size_t>(weight.stack);
   };
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
     for (const LinearSlot& slot : kLinears) add(slot.weight, layer);
+    for (const Role role : kSparse) add(role, layer);
   }
   add(Role::embedding);
   add(Role::position_embedding);

@@ -32,6 +32,12 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return spec.ropes.empty() ? 0 : spec.ropes.front().dim / 2;
     case Dim::ffn:
       return layer.ffn_dim;
+    case Dim::experts:
+      return layer.moe.rule.experts;
+    case Dim::expert_ffn:
+      return layer.moe.ffn_dim;
+    case Dim::shared_ffn:
+      return layer.moe.shared_dim;
   }
   LITHE_CHECK(false);
 }
@@ -47,25 +53,53 @@ bool is_multiplied(Role role) {
     case Role::gate:
     case Role::up:
     case Role::down:
+    case Role::expert_gate:
+    case Role::expert_up:
+    case Role::expert_down:
+    case Role::shared_gate:
+    case Role::shared_up:
+    case Role::shared_down:
       return true;
     default:
       return false;
   }
 }
 
-std::string layer_name(std::string_view pattern, std::int64_t layer) {
+namespace {
+
+std::string filled(std::string_view pattern, std::string_view hole, std::int64_t number) {
   std::string name(pattern);
-  for (std::size_t hole = 0; (hole = name.find("{}", hole)) != std::string::npos;) {
-    name.replace(hole, 2, std::to_string(layer));
+  for (std::size_t at = 0; (at = name.find(hole, at)) != std::string::npos;) {
+    name.replace(at, hole.size(), std::to_string(number));
   }
   return name;
+}
+
+}  // namespace
+
+std::string layer_name(std::string_view pattern, std::int64_t layer) {
+  return filled(pattern, "{}", layer);
+}
+
+std::string expert_name(std::string_view pattern, std::int64_t expert) {
+  return filled(pattern, "{e}", expert);
+}
+
+bool is_dense(const LayerSpec& layer) {
+  return !layer.sparse();
+}
+bool is_sparse(const LayerSpec& layer) {
+  return layer.sparse();
+}
+bool has_shared_expert(const LayerSpec& layer) {
+  return layer.sparse() && layer.moe.shared_dim > 0;
 }
 
 Place place_of(const WeightTable& table, std::size_t entry, std::string WeightEntry::*name,
                const ArchSpec& spec, const LayerSpec& layer) {
   Place place;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].*name != table[entry].*name) continue;
+    if (table[i].*name != table[entry].*name || !table[i].lies_in(layer)) continue;
     if (i == entry) place.offset = place.whole;
     place.whole += dim_length(table[i].matrix() ? table[i].rows : table[i].cols, spec, layer);
   }

@@ -52,8 +52,21 @@ enum class Role : std::uint8_t {
   up_bias,
   down,
   down_bias,
+  router,
+  router_bias,
+  choice_bias,
+  expert_gate,
+  expert_gate_bias,
+  expert_up,
+  expert_up_bias,
+  expert_down,
+  expert_down_bias,
+  shared_gate,
+  shared_up,
+  shared_down,
+  shared_weight,
 };
-inline constexpr int kRoleCount = static_cast<int>(Role::down_bias) + 1;
+inline constexpr int kRoleCount = static_cast<int>(Role::shared_weight) + 1;
 constexpr bool per_layer(Role role) {
   return role >= Role::attn_norm;
 }
@@ -75,7 +88,10 @@ enum class Dim : std::uint8_t {
   heads,
   kv_heads,
   rope_pairs,
-  ffn
+  ffn,
+  experts,
+  expert_ffn,
+  shared_ffn
 };
 std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer);
 
@@ -103,13 +119,24 @@ struct WeightEntry {
   Presence presence = Presence::required;
   Transform transform = Transform::none;
   layers::ShardRole shard = layers::ShardRole::replicated;
+  bool (*where)(const LayerSpec&) = nullptr;  // the layers that have it; null: all
+  bool stacked =
+      false;  // one such piece an expert, stacked in GGUF; in checkpoints too, or with "{e}" for the expert
 
+  bool lies_in(const LayerSpec& layer) const { return where == nullptr || where(layer); }
   bool matrix() const { return rows != Dim::none; }
 };
 using WeightTable = std::vector<WeightEntry>;
 
 /// "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
 std::string layer_name(std::string_view pattern, std::int64_t layer);
+/// "{e}" replaced likewise.
+std::string expert_name(std::string_view pattern, std::int64_t expert);
+
+// Predicates for `where`.
+bool is_dense(const LayerSpec& layer);
+bool is_sparse(const LayerSpec& layer);
+bool has_shared_expert(const LayerSpec& layer);
 
 /// Where a piece lies in the tensor of the given name: its offset and the whole, in rows of a matrix or elements of a
 /// vector. `name` picks the side: &WeightEntry::gguf or &WeightEntry::hf.

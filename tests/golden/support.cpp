@@ -238,6 +238,21 @@ double relative_error(std::span<const float> a, std::span<const float> b) {
   return error / largest;
 }
 
+std::vector<double> row_errors(std::span<const float> a, std::span<const float> b, std::int64_t width) {
+  double largest = 0;
+  for (const float value : b) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  std::vector<double> errors;
+  const auto row = static_cast<std::size_t>(width);
+  for (std::size_t begin = 0; begin < b.size(); begin += row) {
+    double error = 0;
+    for (std::size_t i = begin; i < begin + row; ++i) {
+      error = std::max(error, std::isfinite(a[i]) ? std::abs(static_cast<double>(a[i]) - b[i]) : INFINITY);
+    }
+    errors.push_back(error / largest);
+  }
+  return errors;
+}
+
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t vocab, std::uint64_t seed) {
   Rng rng(seed);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));

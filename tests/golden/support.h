@@ -93,6 +93,8 @@ class Runner {
 std::int32_t argmax(std::span<const float> row);
 /// max |a - b| / max |b|: an error in units of the largest logit.
 double relative_error(std::span<const float> a, std::span<const float> b);
+/// The same row by row, in units of the largest logit of all.
+std::vector<double> row_errors(std::span<const float> a, std::span<const float> b, std::int64_t width);
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t vocab, std::uint64_t seed);
 
 }  // namespace lithe::test

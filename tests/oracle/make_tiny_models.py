@@ -101,6 +101,21 @@ MODELS = {
                               rope_parameters=rope(10000.0)),
     "glm4": lambda: config("Glm4", head_dim=8, attention_bias=True,
                            rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
+    "mixtral": lambda: config("Mixtral", num_local_experts=5, num_experts_per_tok=2, rope_parameters=rope(10000.0)),
+    # the shared expert wider than the others; more experts than most batches use
+    "qwen2_moe": lambda: config("Qwen2Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24,
+                                shared_expert_intermediate_size=40, norm_topk_prob=False,
+                                rope_parameters=rope(10000.0)),
+    "qwen3_moe": lambda: config("Qwen3Moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=12,
+                                norm_topk_prob=True, rope_parameters=rope(10000.0)),
+    "olmoe": lambda: config("Olmoe", num_experts=5, num_experts_per_tok=3, rope_parameters=rope(10000.0)),
+    "granite_moe": lambda: config("GraniteMoe", num_local_experts=5, num_experts_per_tok=2, attention_multiplier=0.2,
+                                  embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=0.5,
+                                  tie_word_embeddings=False, rope_parameters=rope(10000.0)),
+    "granite_moe_shared": lambda: config("GraniteMoeShared", num_local_experts=5, num_experts_per_tok=2,
+                                         shared_intermediate_size=40, attention_multiplier=0.2,
+                                         residual_multiplier=0.4, logits_scaling=0.5, tie_word_embeddings=False,
+                                         rope_parameters=rope(10000.0)),
 }
 FAINT = {"starcoder2", "falcon_7b", "falcon_40b", "cohere", "cohere_plus", "cohere2"}
 # Stored as they are in F32, for the sake of that path.

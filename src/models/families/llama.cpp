@@ -1,17 +1,23 @@
-// llama: Llama 1 to 3.3, SmolLM2, Mistral (GGUF files call it llama too) and their many relatives.
+// llama: Llama 1 to 3.3, SmolLM2, Mistral, Mixtral (GGUF files call them llama too) and their many relatives.
 // GGUF stores q and k with the rows of each head reordered so that rotary pairs are neighbours.
 #include <array>
 
 #include "models/families/dense.h"
+#include "models/families/sparse.h"
 #include "models/family.h"
 
 namespace lithe::models {
 namespace {
 
-constexpr std::array<std::string_view, 2> kHfNames{"LlamaForCausalLM", "MistralForCausalLM"};
+constexpr std::array<std::string_view, 3> kHfNames{"LlamaForCausalLM", "MistralForCausalLM",
+                                                   "MixtralForCausalLM"};
 
 Result<ArchSpec> describe(const Parameters& parameters) {
-  return describe_dense(parameters, RopeKind::interleaved);
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::interleaved));
+  MoeSpec usual;  // Mixtral's
+  usual.rule.normalise = true;
+  LITHE_RETURN_IF_ERROR(describe_experts(parameters, usual, spec));
+  return spec;
 }
 
 WeightTable weights(const ArchSpec&) {
@@ -20,6 +26,8 @@ WeightTable weights(const ArchSpec&) {
                  Transform::pair_heads);  // attention_bias: rare, and nowhere stated
   table.push_back({Role::attn_out_bias, "blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias",
                    Dim::none, Dim::hidden, Presence::optional});
+  add_experts(table, {"block_sparse_moe.gate.weight", "block_sparse_moe.experts.{e}.w1.weight",
+                      "block_sparse_moe.experts.{e}.w3.weight", "block_sparse_moe.experts.{e}.w2.weight"});
   return table;
 }
 
@@ -28,6 +36,8 @@ Status import(HfConfig& config) {
   keys.push_back({"", "hidden_act|hidden_activation", KeyKind::text, R"("silu")"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
   keys.push_back({"attention.sliding_window", "sliding_window"});
+  keys.push_back({"expert_count", "num_local_experts"});
+  keys.push_back({"expert_used_count", "num_experts_per_tok"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
   return config.import_rope(10000.0);
 }
