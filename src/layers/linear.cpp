@@ -64,9 +64,31 @@ std::size_t Linear::packed_bytes(DType dtype, std::int64_t rows, std::int64_t co
   return WeightMemory::padded(panels * kernels::packed_panel_bytes(dtype, cols));
 }
 
+namespace {
+
+// `count` stored rows in the layout of the type they run as: as they are, or recoded in `recoded`.
+std::span<const std::byte> rows_to_pack(const StoredMatrix& stored, std::int64_t first, int count,
+                                        std::vector<std::byte>& recoded) {
+  const BlockFormat& from = stored.format != nullptr ? *stored.format : block_format(stored.dtype);
+  const BlockFormat& to = block_format(stored.dtype);
+  const auto cols = static_cast<std::uint64_t>(stored.cols);
+  const std::size_t stride = *row_bytes(from, cols), bytes = stride * static_cast<std::size_t>(count);
+  const auto rows = stored.data.subspan(stride * static_cast<std::size_t>(first), bytes);
+  if (&from == &to) return rows;
+  std::vector<float> values(cols * static_cast<std::size_t>(count));
+  from.decode(rows.data(), std::ssize(values), values.data());
+  recoded.resize(*row_bytes(to, cols) * static_cast<std::size_t>(count));
+  to.encode(values.data(), std::ssize(values), recoded.data());
+  return recoded;
+}
+
+}  // namespace
+
 Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMemory& memory, ThreadPool& pool,
                     const PackedPart* packed) {
-  const auto stride = row_bytes(stored.dtype, static_cast<std::uint64_t>(stored.cols));
+  const auto cols = static_cast<std::uint64_t>(stored.cols);
+  const auto stride =
+      stored.format != nullptr ? row_bytes(*stored.format, cols) : row_bytes(stored.dtype, cols);
   LITHE_CHECK(stride && stored.rows > 0 &&
               stored.data.size() == *stride * static_cast<std::size_t>(stored.rows));
   Linear linear;
@@ -81,12 +103,13 @@ Linear Linear::pack(const StoredMatrix& stored, Arithmetic arithmetic, WeightMem
   const std::int64_t share = std::min(most, ceil_div<std::int64_t>(panels, 4 * pool.size()));
   pool.parallel_for(ceil_div(panels, share), [&](std::int64_t task, int) {
     const std::int64_t begin = task * share, end = std::min(begin + share, panels);
+    std::vector<std::byte> recoded;
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t first = panel * kPanelRows;
       const auto count = static_cast<int>(std::min<std::int64_t>(kPanelRows, stored.rows - first));
-      kernels::pack_panel(stored.dtype, stored.data.data() + static_cast<std::size_t>(first) * *stride,
-                          *stride, count, stored.cols,
-                          out + static_cast<std::size_t>(panel) * linear.weights_.panel_bytes);
+      const auto rows = rows_to_pack(stored, first, count, recoded);
+      kernels::pack_panel(stored.dtype, rows.data(), rows.size() / static_cast<std::size_t>(count), count,
+                          stored.cols, out + static_cast<std::size_t>(panel) * linear.weights_.panel_bytes);
     }
     if (packed == nullptr || share < most) return;  // too little to be worth a system call
     const std::size_t from = static_cast<std::size_t>(begin) * panel_source;

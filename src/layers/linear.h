@@ -24,11 +24,14 @@ namespace lithe::layers {
 /// (promise 1).
 enum class ShardRole : std::uint8_t { replicated, output_rows };
 
-/// Weights as a file stores them: `rows` rows in the layout of `dtype`, one after another.
+/// Weights as a file stores them: `rows` rows one after another, in the layout of `dtype` or of the decode-only format
+/// that runs as it.
 struct StoredMatrix {
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;  // [out_features, in_features]
-  std::span<const std::byte> data;  // exactly rows * row_bytes(dtype, cols)
+  std::span<const std::byte> data;  // exactly rows * row_bytes(format or dtype, cols)
+  const BlockFormat* format =
+      nullptr;  // null: that of dtype; otherwise decoded and encoded again while packing
 };
 
 /// int8 for quantised weights; bf16 for bf16 where the CPU has units for it; else, and always with `full`,

@@ -36,7 +36,7 @@ Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t col
     return unsupported("tensor {} has the type {}, which Lithe does not run", tensor.name,
                        tensor.type().name);
   }
-  const auto row = row_bytes(tensor.format->dtype, static_cast<std::uint64_t>(cols));
+  const auto row = row_bytes(*tensor.format, static_cast<std::uint64_t>(cols));
   auto bytes = row;
   for (const std::int64_t count : {rows, stack}) {
     if (bytes && count > 0) bytes = checked_mul<std::uint64_t>(*bytes, static_cast<std::uint64_t>(count));

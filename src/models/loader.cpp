@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,11 +118,11 @@ Result<std::span<const std::byte>> Builder::bytes(const BoundWeight& weight, std
   const bool flat = weight.stack > 1 && !weight.entry->matrix();
   LITHE_ASSIGN_OR_RETURN(const auto whole,
                          file_.slice(*weight.tensor, flat ? 0 : static_cast<std::uint64_t>(slice), made_));
-  const DType dtype = weight.tensor->format->dtype;
+  const BlockFormat& format = *weight.tensor->format;
   std::int64_t first = weight.entry->matrix() ? weight.offset * weight.cols : weight.offset;
   if (flat) first += slice * static_cast<std::int64_t>(weight.tensor->dims[0]);
-  const auto begin = row_bytes(dtype, static_cast<std::uint64_t>(first));
-  const auto size = row_bytes(dtype, static_cast<std::uint64_t>(weight.rows * weight.cols));
+  const auto begin = row_bytes(format, static_cast<std::uint64_t>(first));
+  const auto size = row_bytes(format, static_cast<std::uint64_t>(weight.rows * weight.cols));
   if (!begin || !size) {
     return corrupt("tensor {} of type {} cannot be cut at {}", weight.tensor->name,
                    weight.tensor->format->name, weight.offset);
@@ -153,7 +154,7 @@ Result<Norm> Builder::norm(Role weight, Role bias, std::size_t layer, NormKind k
 Result<Linear> Builder::linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice) {
   LITHE_ASSIGN_OR_RETURN(const auto data, bytes(weight, slice));
   const DType dtype = weight.tensor->format->dtype;
-  const layers::StoredMatrix stored{dtype, weight.rows, weight.cols, data};
+  const layers::StoredMatrix stored{dtype, weight.rows, weight.cols, data, weight.tensor->format};
   const auto release = [&](std::span<const std::byte> part) { file_.release(*weight.tensor, part); };
   const Linear::PackedPart packed(release);
   Linear out = Linear::pack(stored, layers::choose_arithmetic(dtype, kernels_, options_.full_precision),
@@ -317,6 +318,24 @@ Result<DecoderWeights> Builder::build(ArchSpec& spec) {
   return out;
 }
 
+// One line on the types that run as others: what it costs is no secret, and who wants can have it for good.
+void tell_of_recoding(const formats::ModelFile& file) {
+  std::map<const BlockFormat*, int> counts;
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (tensor.format != nullptr && tensor.format->decode_only()) ++counts[tensor.format];
+  }
+  if (counts.empty()) return;
+  std::string list;
+  for (const auto& [format, count] : counts) {
+    const BlockFormat& runs_as = block_format(format->dtype);
+    list += fmt::format("{}{} tensors of type {} ({:.4g} bits a weight) run as {} ({:.4g})",
+                        list.empty() ? "" : ", ", count, formats::find_gguf_type(format->gguf_id)->name,
+                        format->bits_per_weight(), formats::find_gguf_type(runs_as.gguf_id)->name,
+                        runs_as.bits_per_weight());
+  }
+  log_warning("{}: decoded while loading; 'lithe convert' does it once", list);
+}
+
 Status read_vocabulary_size(const formats::ModelFile& file, const WeightTable& table, ArchSpec& spec) {
   const auto entry = std::ranges::find(table, Role::embedding, &WeightEntry::role);
   const GgufTensor* embedding = file.find_tensor(entry->gguf);
@@ -348,6 +367,7 @@ Result<LoadedModel> load_model(const formats::ModelFile& file, const LoadOptions
   Binding binding;
   LITHE_RETURN_IF_ERROR(binding.bind(file, model.spec, table));
   if (const std::string unused = binding.unused(file); !unused.empty()) log_warning("{}", unused);
+  tell_of_recoding(file);
   Builder builder(file, binding, options, kernels, pool);
   LITHE_ASSIGN_OR_RETURN(model.weights, builder.build(model.spec));
   return model;

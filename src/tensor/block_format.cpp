@@ -36,6 +36,20 @@ constexpr std::array<BlockFormat, kDTypeCount> kFormats = {
 };
 #undef LITHE_FORMAT
 
+// What a matrix runs as was chosen by the error that recoding adds (docs/formats.md).
+#define LITHE_DECODE_ONLY(name, gguf_id, elems, bytes, runs_as)                                    \
+  BlockFormat {                                                                                    \
+    DType::runs_as, #name, gguf_id, elems, bytes, 0, DType::runs_as, nullptr, codec::decode_##name \
+  }
+constexpr BlockFormat kDecodeOnly[] = {
+    LITHE_DECODE_ONLY(iq1_s, 19, 256, 50, q4_k),   LITHE_DECODE_ONLY(iq1_m, 29, 256, 56, q4_k),
+    LITHE_DECODE_ONLY(iq2_xxs, 16, 256, 66, q4_k), LITHE_DECODE_ONLY(iq2_xs, 17, 256, 74, q4_k),
+    LITHE_DECODE_ONLY(iq2_s, 22, 256, 82, q4_k),   LITHE_DECODE_ONLY(iq3_xxs, 18, 256, 98, q5_0),
+    LITHE_DECODE_ONLY(iq3_s, 21, 256, 110, q5_0),  LITHE_DECODE_ONLY(q1_0, 41, 128, 18, q4_1),
+    LITHE_DECODE_ONLY(q2_0, 42, 64, 18, q4_1),     LITHE_DECODE_ONLY(nvfp4, 40, 64, 36, q8_0),
+};
+#undef LITHE_DECODE_ONLY
+
 constexpr bool in_enum_order() {
   for (int i = 0; i < kDTypeCount; ++i) {
     if (static_cast<int>(kFormats[i].dtype) != i) return false;
@@ -62,6 +76,10 @@ std::span<const BlockFormat> block_formats() {
   return kFormats;
 }
 
+std::span<const BlockFormat> decode_only_formats() {
+  return kDecodeOnly;
+}
+
 const BlockFormat& block_format(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
   LITHE_CHECK(index < kFormats.size());
@@ -79,11 +97,17 @@ const BlockFormat* find_format_by_gguf_id(std::uint32_t id) {
   for (const BlockFormat& format : kFormats) {
     if (format.gguf_id == id) return &format;
   }
+  for (const BlockFormat& format : kDecodeOnly) {
+    if (format.gguf_id == id) return &format;
+  }
   return nullptr;
 }
 
 std::optional<std::uint64_t> row_bytes(DType dtype, std::uint64_t cols) {
-  const BlockFormat& format = block_format(dtype);
+  return row_bytes(block_format(dtype), cols);
+}
+
+std::optional<std::uint64_t> row_bytes(const BlockFormat& format, std::uint64_t cols) {
   const auto elems = static_cast<std::uint64_t>(format.block_elems);
   if (cols % elems != 0) return std::nullopt;
   return checked_mul<std::uint64_t>(cols / elems, static_cast<std::uint64_t>(format.block_bytes));

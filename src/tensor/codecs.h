@@ -37,6 +37,20 @@ LITHE_DECLARE_CODEC(tq2_0);
 LITHE_DECLARE_CODEC(mxfp4);
 #undef LITHE_DECLARE_CODEC
 
+#define LITHE_DECLARE_DECODER(name) \
+  void decode_##name(const std::byte* blocks, std::int64_t count, float* values)
+LITHE_DECLARE_DECODER(iq1_s);
+LITHE_DECLARE_DECODER(iq1_m);
+LITHE_DECLARE_DECODER(iq2_xxs);
+LITHE_DECLARE_DECODER(iq2_xs);
+LITHE_DECLARE_DECODER(iq2_s);
+LITHE_DECLARE_DECODER(iq3_xxs);
+LITHE_DECLARE_DECODER(iq3_s);
+LITHE_DECLARE_DECODER(q1_0);
+LITHE_DECLARE_DECODER(q2_0);
+LITHE_DECLARE_DECODER(nvfp4);
+#undef LITHE_DECLARE_DECODER
+
 inline float load_f16(const std::byte* at) {
   std::uint16_t bits;
   std::memcpy(&bits, at, sizeof bits);

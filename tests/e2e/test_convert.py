@@ -138,11 +138,11 @@ class Inspect(harness.Case):
         self.assertIn("general.architecture is missing", self.out("inspect", bare))
         alien = self.folder / "alien.gguf"
         head = struct.pack("<IIQQ", 0x46554747, 3, 1, 0) + tiny_gguf._string("blk.0.ffn_up.weight")
-        head += struct.pack("<IQQIQ", 2, 256, 2, 16, 0)  # IQ2_XXS: 66 bytes a block
-        alien.write_bytes(head + b"\0" * (-len(head) % 32) + b"\0" * 160)
+        head += struct.pack("<IQQIQ", 2, 256, 2, 15, 0)  # Q8_K: 292 bytes a block
+        alien.write_bytes(head + b"\0" * (-len(head) % 32) + b"\0" * 608)
         facts = self.json("inspect", alien, "--json")
-        self.assertEqual(facts["tensors"][0]["type"], "IQ2_XXS")
-        self.assertIn("IQ2_XXS", " ".join(facts["problems"]))
+        self.assertEqual(facts["tensors"][0]["type"], "Q8_K")
+        self.assertIn("Q8_K", " ".join(facts["problems"]))
 
     def test_untrusted_names_cannot_drive_the_terminal(self):
         path = self.folder / "escape.gguf"

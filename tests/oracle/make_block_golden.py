@@ -21,6 +21,11 @@ FORMATS = {  # values and bytes a block, positions of f16 scales
     "q2_K": (256, 84, [80, 82]), "q3_K": (256, 110, [108]), "iq4_nl": (32, 18, [0]), "iq4_xs": (256, 136, [0]),
     "tq1_0": (256, 54, [52]), "tq2_0": (256, 66, [64]), "mxfp4": (32, 17, []),
 }
+DECODED = {  # the same of types that are only decoded; IQ1_M keeps its scale in the high bits of bytes 49, 51, 53, 55
+    "iq1_s": (256, 50, [0]), "iq1_m": (256, 56, [54]), "iq2_xxs": (256, 66, [0]), "iq2_xs": (256, 74, [0]),
+    "iq2_s": (256, 82, [0]), "iq3_xxs": (256, 98, [0]), "iq3_s": (256, 110, [0]), "q1_0": (128, 18, [0]),
+    "q2_0": (64, 18, [0]), "nvfp4": (64, 36, []),
+}
 # Their row functions are simpler than what files are made with.
 CHUNK = ["iq4_nl", "iq4_xs"]
 
@@ -33,6 +38,31 @@ def values(rng):
         np.where(rng.random(n) < 0.95, 0, rng.normal(size=n)), rng.integers(-8, 8, size=n) / 8,
     ]
     return np.concatenate(parts).astype(np.float32)
+
+
+def decoded_only(ggml, rng):
+    """Random blocks, a record per type: name[8], u32 count, u32 bytes, blocks, the first 512 values as floats, and FNV-1a of
+    the bits of all, for there are thousands of grid points."""
+    out = bytearray()
+    count = 16384
+    for name, (elems, size, scales) in DECODED.items():
+        blocks = rng.integers(0, 256, size=(count // elems, size), dtype=np.uint8)
+        for at in scales:
+            blocks[:, at + 1] &= 0xBB
+        blocks = np.ascontiguousarray(blocks)
+        decoded = np.zeros(count, np.float32)
+        pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)
+        getattr(ggml, f"dequantize_row_{name}")(pointer(blocks), pointer(decoded), ctypes.c_int64(count))
+        out += name.encode().ljust(8, b"\0") + struct.pack("<II", count, blocks.size) + blocks.tobytes() + decoded[:512].tobytes()
+        hash = 0xCBF29CE484222325
+        for byte in decoded.tobytes():
+            hash = (hash ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+        out += struct.pack("<Q", hash)
+        if name in ("q1_0", "q2_0"):  # not in the package
+            continue
+        other = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[name.upper()]).reshape(-1)
+        assert np.array_equal(decoded, other), name
+    return out
 
 
 def main():
@@ -59,9 +89,12 @@ def main():
         out += name.lower().encode().ljust(8, b"\0")
         out += struct.pack("<I", encoded.size) + encoded.tobytes()
         out += struct.pack("<II", count, blocks.size) + blocks.tobytes() + decoded.tobytes()
-    path = pathlib.Path(__file__).parent.parent / "golden/blocks/blocks.bin"
-    path.write_bytes(out)
-    print(f"{path}: {len(out)} bytes, {len(FORMATS)} formats")
+    folder = pathlib.Path(__file__).parent.parent / "golden/blocks"
+    (folder / "blocks.bin").write_bytes(out)
+    print(f"blocks.bin: {len(out)} bytes, {len(FORMATS)} formats")
+    out = decoded_only(ggml, np.random.default_rng(20241))
+    (folder / "decoded.bin").write_bytes(out)
+    print(f"decoded.bin: {len(out)} bytes, {len(DECODED)} formats")
 
 
 if __name__ == "__main__":

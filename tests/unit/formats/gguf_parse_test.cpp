@@ -202,7 +202,7 @@ TEST(GgufParse, AcceptsWhatIsOddButWellFormed) {
   EXPECT_TRUE(parse_gguf(GgufBytes().head(0, 0).bytes()).ok()) << "nothing at all";
   EXPECT_TRUE(parse_gguf(one_tensor({}, 0, 0).bytes()).ok()) << "a scalar, and data behind it";
   EXPECT_TRUE(parse_gguf(one_tensor({33}, 0, 0, 132).bytes()).ok()) << "a last tensor without padding";
-  EXPECT_TRUE(parse_gguf(one_tensor({256}, 16, 0, 66).bytes()).ok()) << "IQ2_XXS, which we do not run";
+  EXPECT_TRUE(parse_gguf(one_tensor({256}, 16, 0, 66).bytes()).ok()) << "IQ2_XXS, which we only decode";
   const auto unordered =
       GgufBytes().head(2, 0).tensor("b", {8}, 0, 32).tensor("a", {8}, 0, 0).pad().zeros(64);
   const auto parsed = parse_gguf(unordered.bytes());

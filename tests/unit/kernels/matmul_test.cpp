@@ -94,6 +94,8 @@ TEST(Matmul, BitsDependOnTheRowAlone) {
     const KernelTable& table = table_of(isa);
     Buffer scratch(table.matmul_scratch_bytes());
     for (const BlockFormat& format : block_formats()) {
+      // Formats that share their kernels need one turn.
+      if (kKernelTypes[static_cast<std::size_t>(format.dtype)] != format.dtype) continue;
       const std::int64_t rows = 83, cols = format.block_elems == 256 ? 1536 : 1056, m = 61, stride = 91;
       Rng rng(11);
       const PackedCase w(format.dtype, rows, cols, rng);

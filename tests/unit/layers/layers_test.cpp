@@ -26,6 +26,33 @@ std::vector<float> noise(std::int64_t count, std::uint64_t seed, double scale = 
   return out;
 }
 
+// What only decodes is packed as the type it runs as, panel by panel.
+TEST(Linear, RecodesWhatDoesNotRun) {
+  ThreadPool pool(2);
+  constexpr std::int64_t kRows = 37, kCols = 512;
+  for (const BlockFormat& format : decode_only_formats()) {
+    const std::size_t stride = *row_bytes(format, kCols);
+    std::vector<std::byte> bytes(stride * kRows);
+    Rng rng(3);
+    for (auto& byte : bytes)
+      byte = static_cast<std::byte>(rng.next_u64() & 0x3b);  // scales are ordinary numbers
+    WeightMemory memory = std::move(*WeightMemory::create(Linear::packed_bytes(format.dtype, kRows, kCols)));
+    const Linear linear =
+        Linear::pack({format.dtype, kRows, kCols, bytes, &format}, kernels::Arithmetic::f32, memory, pool);
+    EXPECT_EQ(linear.weights().dtype, format.dtype);
+    const BlockFormat& runs_as = block_format(format.dtype);
+    std::vector<float> values(kCols), expected(kCols), got(kCols);
+    std::vector<std::byte> recoded(*row_bytes(runs_as, kCols));
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      format.decode(bytes.data() + stride * static_cast<std::size_t>(row), kCols, values.data());
+      runs_as.encode(values.data(), kCols, recoded.data());
+      runs_as.decode(recoded.data(), kCols, expected.data());
+      kernels::unpack_row(linear.weights(), row, got.data());
+      ASSERT_EQ(got, expected) << format.name << " row " << row;
+    }
+  }
+}
+
 // A matrix packed from floats, and the floats it really holds.
 struct Matrix {
   WeightMemory memory;

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,10 +33,11 @@ std::vector<float> decode(const BlockFormat& format, const std::vector<std::byte
   return values;
 }
 
-// Reads the records of tests/golden/blocks/blocks.bin.
+// Reads the records of a file of tests/golden/blocks.
 class Golden {
  public:
-  Golden() : text_(read_file(LITHE_TEST_DATA "/golden/blocks/blocks.bin").value()) {}
+  explicit Golden(const std::string& name)
+      : text_(read_file(LITHE_TEST_DATA "/golden/blocks/" + name).value()) {}
   bool done() const { return at_ == text_.size(); }
   std::uint32_t number() { return read<std::uint32_t>(1)[0]; }
   std::string name() { return std::string(reinterpret_cast<const char*>(read<char>(8).data())); }
@@ -52,7 +55,7 @@ class Golden {
 };
 
 TEST(BlockFormat, EqualsGgmlByteForByte) {
-  Golden golden;
+  Golden golden("blocks.bin");
   const auto values = golden.read<float>(golden.number());
   int formats = 0;
   std::size_t bytes = 0, numbers = 0;
@@ -76,6 +79,47 @@ TEST(BlockFormat, EqualsGgmlByteForByte) {
   EXPECT_EQ(formats, kDTypeCount - 3);
   std::printf("[ counts ] %d formats, %zu encoded bytes and %zu decoded values equal\n", formats, bytes,
               numbers);
+}
+
+// The golden values are ggml's, and the PyPI package gguf agrees with them.
+TEST(BlockFormat, DecodesWhatItDoesNotRun) {
+  Golden golden("decoded.bin");
+  std::size_t formats = 0, numbers = 0;
+  while (!golden.done()) {
+    const std::string name = golden.name();
+    const auto all = decode_only_formats();
+    const auto format =
+        std::find_if(all.begin(), all.end(), [&](const BlockFormat& f) { return f.name == name.c_str(); });
+    ASSERT_NE(format, all.end()) << name;
+    const std::uint32_t count = golden.number();
+    const auto blocks = golden.read<std::byte>(golden.number());
+    ASSERT_EQ(blocks.size(), row_bytes(*format, count));
+    const auto expected = golden.read<float>(512);
+    const auto ours = decode(*format, blocks, count);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_EQ(ours[i], expected[i]) << name << " value " << i;
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const std::byte byte : std::as_bytes(std::span(ours))) {
+      hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+    }
+    EXPECT_EQ(hash, golden.read<std::uint64_t>(1)[0]) << name;
+    ++formats;
+    numbers += count;
+  }
+  EXPECT_EQ(formats, decode_only_formats().size());
+  std::printf("[ counts ] %zu formats, %zu decoded values equal\n", formats, numbers);
+}
+
+TEST(BlockFormat, DecodeOnlyFormatsRunAsOthersThatDivideTheirRows) {
+  for (const BlockFormat& format : decode_only_formats()) {
+    EXPECT_TRUE(format.decode_only());
+    EXPECT_EQ(find_format_by_gguf_id(format.gguf_id), &format);
+    EXPECT_EQ(find_format(format.name), nullptr) << "nothing is converted into it";
+    const BlockFormat& runs_as = block_format(format.dtype);
+    EXPECT_FALSE(runs_as.decode_only());
+    EXPECT_EQ(format.block_elems % runs_as.block_elems, 0);
+    EXPECT_LT(format.bits_per_weight(), runs_as.bits_per_weight());
+  }
 }
 
 TEST(BlockFormat, TableIsConsistent) {
