@@ -63,11 +63,18 @@ stage_style() {
   check format check_format
 }
 
+# What docs/models.md claims is what the tests of this run have proved.
+models_table_is_current() {
+  python3 "$root/tools/models_table" "$root/build/release/Testing/Temporary/LastTest.log" | diff "$root/docs/models.md" - >&2
+}
+
 stage_release() {
   timed release build build release -DLITHE_BUILD_TESTS=ON || return 1
   local model
   model=$(fetch_model) || return 1
   LITHE_MODEL=$model timed release tests run_ctest release -LE slow
+  check "docs/models.md (tools/models_table $root/build/release/Testing/Temporary/LastTest.log > docs/models.md)" \
+    models_table_is_current
 }
 
 fuzz() {

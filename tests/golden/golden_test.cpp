@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "formats/gguf.h"
+#include "models/open_model.h"
 #include "support.h"
 
 namespace lithe::test {
@@ -142,6 +143,24 @@ TEST_P(GoldenTest, ConvertedFilesAreTheDirectory) {
   }
 }
 
+// What docs/models.md says of a family, if it is so.
+TEST_P(GoldenTest, IsListedAsProved) {
+  const Golden golden(GetParam());
+  for (const auto& path : {golden_path(GetParam()), gguf_of(GetParam())}) {
+    const Runner::Options options{.precision = Precision::f32, .isa = kernels::available_isas().back()};
+    ASSERT_LT(error_of(path, golden, options), 1e-4);
+    Runner runner(path, options);
+    ASSERT_EQ(runner.greedy(golden.ids, static_cast<int>(golden.greedy.size())), golden.greedy);
+  }
+  const auto file = models::open_model(golden_path(GetParam()));
+  const auto family = (*file)->metadata().required_string("general.architecture");
+  fmt::print(
+      "[ proved ] architecture | {} | {} | {} logits within 1e-4 of Transformers, {} greedy tokens equal, "
+      "from "
+      "safetensors and from GGUF\n",
+      *family, GetParam(), golden.logits.size(), golden.greedy.size());
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(all_models()),
                          [](const auto& instance) { return instance.param; });
 
@@ -163,6 +182,29 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"mistral_window", "llama.attention.sliding_window", 0u},
       {"qwen2_bias", "qwen2.rope.freq_base", 900000.0f},
       {"qwen3_norm", "qwen3.attention.layer_norm_rms_epsilon", 0.05f},
+      {"llama_yarn", "llama.rope.scaling.factor", 4.2f},
+      {"llama_yarn", "llama.rope.scaling.yarn_beta_slow", 0.3f},
+      {"gemma2", "gemma2.attention.scale", 0.2f},
+      {"gemma2", "gemma2.attn_logit_softcapping", 4.0f},
+      {"gemma2", "gemma2.final_logit_softcapping", 8.0f},
+      {"gemma2", "gemma2.attention.sliding_window", 8u},
+      {"gemma3", "gemma3.rope.freq_base_swa", 20000.0f},
+      {"gemma3", "gemma3.rope.scaling.factor", 4.0f},
+      {"gemma3", "gemma3.attention.sliding_window", 8u},
+      {"granite", "granite.attention.scale", 0.25f},
+      {"granite", "granite.embedding_scale", 2.0f},
+      {"granite", "granite.residual_scale", 0.5f},
+      {"granite", "granite.logit_scale", 1.0f},
+      {"gptneox", "gptneox.use_parallel_residual", false},
+      {"gptneox", "gptneox.rope.dimension_count", 8u},
+      {"cohere2", "cohere2.attention.sliding_window", 6u},
+      {"cohere", "command-r.logit_scale", 0.5f},
+      {"glm4", "glm4.rope.dimension_count", 8u},
+      {"phi3_longrope", "phi3.rope.scaling.attn_factor", 1.0f},
+      {"mixtral", "llama.expert_used_count", 1u},
+      {"mixtral", "llama.expert_weights_norm", false},
+      {"qwen2_moe", "qwen2moe.expert_weights_norm", true},
+      {"granite_moe", "granitemoe.expert_gating_func", 1u},
   };
   for (const Mutation& mutation : mutations) {
     const auto file = formats::GgufFile::open(gguf_of(mutation.model));

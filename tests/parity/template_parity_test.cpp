@@ -66,6 +66,10 @@ TEST_P(TemplateParity, EqualsTheReference) {
       errors += equal ? 1 : 0;
     }
   }
+  if (!HasFailure()) {
+    std::printf("[ proved ] template | %s | %d conversations | byte-equal, errors with their own message\n",
+                GetParam().stem().c_str(), texts + errors);
+  }
   std::printf("[ counts ] %s: %d conversations equal, %d errors equal\n", GetParam().stem().c_str(), texts,
               errors);
   EXPECT_EQ(texts + errors, static_cast<int>(contexts.size()));
