@@ -195,8 +195,8 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
     add(key("type"), "linear");
     add(key("factor"), static_cast<float>(factor));
   } else if (type == "dynamic") {
-    add(key("type"), "dynamic");
-    add(key("factor"), static_cast<float>(factor));
+    // GGUF has no name for it, and other programs stop at a name that they do not know.
+    add(key("dynamic_factor"), static_cast<float>(factor));
     add(key("original_context_length"), static_cast<std::uint32_t>(longest));
   } else if (type == "yarn") {
     add(key("type"), "yarn");

@@ -52,15 +52,16 @@ std::string bias_name(std::string name) {
 Result<RopeScaling> scaling_named(const Parameters& parameters, std::string_view prefix) {
   LITHE_ASSIGN_OR_RETURN(const auto name, parameters.text_or(fmt::format("{}scaling.type", prefix), "none"));
   constexpr std::pair<std::string_view, RopeScaling> kNames[] = {
-      {"none", RopeScaling::none}, {"linear", RopeScaling::linear},     {"dynamic", RopeScaling::dynamic},
-      {"yarn", RopeScaling::yarn}, {"longrope", RopeScaling::longrope},
+      {"none", RopeScaling::none},
+      {"linear", RopeScaling::linear},
+      {"yarn", RopeScaling::yarn},
+      {"longrope", RopeScaling::longrope},
   };
   for (const auto& [known, scaling] : kNames) {
     if (name == known) return scaling;
   }
-  return unsupported(
-      "{}.{}scaling.type '{}' is not one that Lithe runs (none, linear, dynamic, yarn, longrope)",
-      parameters.architecture(), prefix, name);
+  return unsupported("{}.{}scaling.type '{}' is not one that Lithe runs (none, linear, yarn, longrope)",
+                     parameters.architecture(), prefix, name);
 }
 
 }  // namespace
@@ -77,9 +78,13 @@ Result<RopeSpec> describe_rope(const Parameters& parameters, RopeKind kind, int 
   rope.dim = static_cast<int>(dim);
   LITHE_ASSIGN_OR_RETURN(rope.theta, parameters.real_or(key("freq_base"), 1.0, Limits::theta, 10000.0));
   LITHE_ASSIGN_OR_RETURN(rope.scaling, scaling_named(parameters, prefix));
+  LITHE_ASSIGN_OR_RETURN(const double dynamic,
+                         parameters.real_or(key("scaling.dynamic_factor"), 0.0, Limits::scaling, 0.0));
+  if (dynamic != 0) rope.scaling = RopeScaling::dynamic;
   if (rope.scaling == RopeScaling::none) return rope;
   LITHE_ASSIGN_OR_RETURN(
       rope.factor, parameters.real_or(key("scaling.factor"), 1.0 / Limits::scaling, Limits::scaling, 1.0));
+  if (dynamic != 0) rope.factor = dynamic;
   LITHE_ASSIGN_OR_RETURN(const auto trained, parameters.integer("context_length", 1, Limits::context));
   LITHE_ASSIGN_OR_RETURN(rope.original_context, parameters.integer_or(key("scaling.original_context_length"),
                                                                       1, Limits::context, trained));
