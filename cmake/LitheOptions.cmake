@@ -3,6 +3,7 @@ option(LITHE_BUILD_TESTS "Build the tests" ON)
 option(LITHE_BUILD_BENCH "Build the micro-benchmarks" OFF)
 option(LITHE_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
 option(LITHE_WERROR "Treat warnings as errors" ON)
+option(LITHE_SANITIZE_KERNELS "Instrument the kernels too: minutes of compiling (address sanitizer only)" OFF)
 set(LITHE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 20)

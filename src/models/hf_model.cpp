@@ -26,6 +26,20 @@ bool ties_embedding(const HfConfig& config, const formats::HfDirectory& director
   return directory.find_tensor("lm_head.weight") == nullptr;
 }
 
+// The folder's name; of a snapshot in the hub's cache (models--ORG--NAME/snapshots/COMMIT) the model's.
+std::string model_name(const std::filesystem::path& folder) {
+  const auto whole = (folder.has_filename() ? folder : folder.parent_path()).lexically_normal();
+  const auto holder = whole.parent_path();
+  if (holder.filename() == "snapshots") {
+    const std::string cached = holder.parent_path().filename().string();
+    if (const std::size_t at = cached.rfind("--");
+        cached.starts_with("models--") && at != std::string::npos) {
+      return cached.substr(at + 2);
+    }
+  }
+  return whole.filename().string();
+}
+
 }  // namespace
 
 std::int64_t source_row(Transform transform, Role role, const LayerSpec& layer, std::int64_t row) {
@@ -73,8 +87,7 @@ Status HfModel::read() {
 Status HfModel::read_parameters(const Family& family) {
   HfConfig config(directory_.config(), family.name);
   config.metadata.add("general.architecture", std::string(family.name));
-  config.metadata.add("general.name", path_.has_filename() ? path_.filename().string()
-                                                           : path_.parent_path().filename().string());
+  config.metadata.add("general.name", model_name(path_));
   LITHE_RETURN_IF_ERROR(family.import(config));
   LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
   LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));
@@ -143,8 +156,12 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
 
 Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const {
   const SafetensorsTensor& source = *piece.source;
-  if (source.type == nullptr || !source.type->dtype) {
+  if (piece.fp8 == nullptr && (source.type == nullptr || !source.type->dtype)) {
     return unsupported("tensor {} has the type {}, which Lithe does not run", source.name, source.type_name);
+  }
+  if (piece.fp8 != nullptr && piece.entry->transform == Transform::transpose) {
+    return unsupported("tensor {} of type {} is stored turned, which does not run", source.name,
+                       source.type_name);
   }
   std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(whole)};
   if (piece.entry->matrix()) expected.push_back(static_cast<std::uint64_t>(piece.cols));
@@ -170,6 +187,12 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
   piece.rows = dim_length(row.matrix() ? row.rows : row.cols, spec_, shape);
   piece.cols = row.matrix() ? dim_length(row.cols, spec_, shape) : 1;
   if (row.transform == Transform::grouped_qkv) piece.offset = 0;  // the rows of all three lie mixed
+  if (formats::Fp8Matrix::holds(*source)) {
+    LITHE_ASSIGN_OR_RETURN(formats::Fp8Matrix matrix, formats::Fp8Matrix::find(directory_, *source));
+    fp8_.push_back(std::move(matrix));
+    piece.fp8 = &fp8_.back();
+    if (piece.fp8->scale() != nullptr) claimed_.push_back(piece.fp8->scale()->name);
+  }
   const bool stack = row.stacked && row.hf.find("{e}") == std::string::npos;
   LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? shape.moe.rule.experts : 0));
   if (stack) piece.offset += expert * place.whole;
@@ -190,7 +213,7 @@ Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
     for (std::int64_t expert = 0; expert < stack; ++expert) {
       LITHE_ASSIGN_OR_RETURN(const Piece piece, find_piece(i, layer, expert));
       if (piece.source == nullptr) return {};
-      const DType stored = *piece.source->type->dtype;
+      const DType stored = piece.dtype();
       if (dtype && *dtype != stored) {
         return unsupported("{} and its neighbour are of different types", piece.source->name);
       }
@@ -252,17 +275,24 @@ const HfModel::Recipe& HfModel::recipe_of(const GgufTensor& tensor) const {
 // Writes the piece's rows to `out`, in the tensor's type.
 void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
   const SafetensorsTensor& source = *piece.source;
-  const DType stored = *source.type->dtype;
+  const DType stored = piece.dtype();
   const auto value = static_cast<std::size_t>(block_format(stored).block_bytes);
   const auto cols = static_cast<std::size_t>(piece.cols);
   const auto out_row = static_cast<std::size_t>(block_format(dtype).block_bytes) * cols;
   const bool transposed = piece.entry->transform == Transform::transpose;
   const std::size_t whole = static_cast<std::size_t>(source.elements()) / cols;  // rows of the source
   std::vector<std::byte> gathered(transposed ? cols * value : 0);
-  std::vector<float> numbers(dtype == stored && piece.entry->transform != Transform::add_one ? 0 : cols);
+  std::vector<float> numbers(
+      piece.fp8 == nullptr && dtype == stored && piece.entry->transform != Transform::add_one ? 0 : cols);
   for (std::int64_t row = 0; row < piece.rows; ++row) {
     const auto from = static_cast<std::size_t>(
         piece.offset + source_row(piece.entry->transform, piece.entry->role, *piece.layer, row));
+    std::byte* const to = out + static_cast<std::size_t>(row) * out_row;
+    if (piece.fp8 != nullptr) {
+      piece.fp8->decode_row(from, numbers.data());
+      block_format(dtype).encode(numbers.data(), piece.cols, to);
+      continue;
+    }
     const std::byte* data = source.data.data() + from * cols * value;
     if (transposed) {
       for (std::size_t col = 0; col < cols; ++col) {
@@ -270,7 +300,6 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
       }
       data = gathered.data();
     }
-    std::byte* const to = out + static_cast<std::size_t>(row) * out_row;
     if (numbers.empty()) {
       std::memcpy(to, data, out_row);
       continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/fp8_matrix.h"
 #include "formats/hf_directory.h"
 #include "formats/model_file.h"
 #include "models/family.h"
@@ -37,8 +38,12 @@ class HfModel final : public formats::ModelFile {
     const formats::SafetensorsTensor* source = nullptr;
     const WeightEntry* entry = nullptr;
     const LayerSpec* layer = nullptr;
-    std::int64_t rows = 0, cols = 0;  // of a vector: rows elements, one column
-    std::int64_t offset = 0;          // in the source, in rows
+    std::int64_t rows = 0, cols = 0;          // of a vector: rows elements, one column
+    std::int64_t offset = 0;                  // in the source, in rows
+    const formats::Fp8Matrix* fp8 = nullptr;  // the source with its scales, if it is of 8-bit floats
+
+    /// What the rows become where nothing asks for another type.
+    DType dtype() const { return fp8 != nullptr ? DType::bf16 : *source->type->dtype; }
   };
   /// How a tensor is made.
   struct Recipe {
@@ -66,6 +71,7 @@ class HfModel final : public formats::ModelFile {
   WeightTable table_;
   std::deque<std::string> names_;
   std::vector<Recipe> recipes_;  // beside tensors_
+  std::deque<formats::Fp8Matrix> fp8_;
   std::vector<std::string> claimed_;
 };
 

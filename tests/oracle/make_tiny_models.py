@@ -14,6 +14,7 @@ matter: a wrong rotation, mask or permutation changes every logit. Seeds are cho
 best token leads by more than GAP: equality of 64 tokens must not hang on rounding. Most are stored in bf16, which is
 what the hub has, and drawn as such: nothing is rounded on the way.
 """
+import json
 import pathlib
 import shutil
 import sys
@@ -61,6 +62,8 @@ MODELS = {
                                                       original_max_position_embeddings=32)),
     # positions stay below the original length, where this scaling changes nothing
     "llama_dynamic": lambda: config("Llama", rope_parameters=rope(10000.0, rope_type="dynamic", factor=2.0)),
+    # matrices of 8-bit floats, one scale a block of 16 x 16
+    "llama_fp8": lambda: config("Llama", tie_word_embeddings=False, rope_parameters=rope(10000.0)),
     "mistral_window": lambda: config("Mistral", vocab_size=160, hidden_size=48, head_dim=12, intermediate_size=64,
                                      tie_word_embeddings=False, sliding_window=7, rope_parameters=rope(10000.0)),
     "qwen2_bias": lambda: config("Qwen2", vocab_size=128, hidden_size=64, num_key_value_heads=1, intermediate_size=64,
@@ -142,6 +145,37 @@ def randomise(model, seed, full, spread):
     model.tie_weights()
 
 
+def is_fp8(name):
+    return "_proj.weight" in name
+
+
+def fp8(weight, block=16):
+    """e4m3 codes and the scales that lie beside them, one a block."""
+    rows, cols = weight.shape
+    parts = weight.reshape(rows // block, block, cols // block, block)
+    scale = parts.abs().amax(dim=(1, 3), keepdim=True) / 448
+    return (parts / scale).to(torch.float8_e4m3fn).reshape(rows, cols), scale.reshape(rows // block, cols // block)
+
+
+def round_to_fp8(model):
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if is_fp8(name):
+                codes, scale = fp8(parameter)
+                values = codes.float() * scale.repeat_interleave(16, 0).repeat_interleave(16, 1)
+                parameter.copy_(values.bfloat16().float())
+
+
+def save_fp8(folder, originals):
+    tensors = load_file(folder / "model.safetensors")
+    for name, weight in originals.items():
+        tensors[name], tensors[name + "_scale_inv"] = fp8(weight)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((folder / "config.json").read_text())
+    settings["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [16, 16]}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
 def greedy(model, prompt):
     """64 tokens without any cache, and the smallest lead of a chosen token over the next best."""
     ids, lead = prompt.tolist(), np.inf
@@ -168,6 +202,10 @@ def make(name):
     for seed in range(60):
         model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
         randomise(model, seed, name in FULL, 0.2 if name in FAINT else 1.0)
+        originals = {}
+        if name.endswith("fp8"):
+            originals = {key: value.clone() for key, value in model.state_dict().items() if is_fp8(key)}
+            round_to_fp8(model)
         prompt = np.random.default_rng(seed).integers(3, settings.vocab_size, PROMPT).astype(np.int32)
         with torch.no_grad():
             logits = model(torch.tensor(prompt[None].astype(np.int64)), use_cache=False).logits[0].numpy()
@@ -178,6 +216,8 @@ def make(name):
         return print(f"{name}: no seed leads by more than {GAP}")
     folder = OUT / name
     save(model, folder, name in FULL)
+    if originals:
+        save_fp8(folder, originals)
     np.save(folder / "ids.npy", prompt)
     np.save(folder / "logits.npy", logits.astype(np.float32))
     np.save(folder / "greedy.npy", text)
