@@ -19,6 +19,11 @@ function(lithe_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lithe_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE LITHE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests")
+  # Tests are compiled more often than run.
+  target_compile_options(${name} PRIVATE -O1)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)  # at -O1 it does not see through std::optional
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   if(ARG_LABELS)

@@ -128,7 +128,7 @@ Result<std::string> ModelFlags::path() const {
       if (fs::exists(fs::path(cache) / name, ignored)) return (fs::path(cache) / name).string();
     }
   }
-  if (hub::looks_like_repo(model)) {
+  if (!model.ends_with(".gguf") && hub::looks_like_repo(model)) {
     LITHE_ASSIGN_OR_RETURN(const hub::Repo repo, hub::parse_repo(model));
     LITHE_ASSIGN_OR_RETURN(const fs::path found, hub::find_cached(hub::settings_from_environment(), repo));
     return found.string();

@@ -26,7 +26,8 @@ WeightTable weights(const ArchSpec&) {
 
 Status import(HfConfig& config) {
   KeyTable keys = dense_keys();
-  for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "intermediate_size")) keys.push_back(row);
+  for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "intermediate_size"))
+    keys.push_back(row);
   keys.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});

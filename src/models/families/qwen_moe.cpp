@@ -52,7 +52,8 @@ WeightTable weights3(const ArchSpec&) {
 
 KeyTable keys() {
   KeyTable keys = dense_keys();
-  for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "moe_intermediate_size")) keys.push_back(row);
+  for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "moe_intermediate_size"))
+    keys.push_back(row);
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});
   keys.push_back({"", "decoder_sparse_step", KeyKind::integer, "1"});
