@@ -12,7 +12,6 @@
 namespace lithe::layers {
 namespace {
 
-using kernels::Activations;
 using kernels::Arithmetic;
 using kernels::kPanelRows;
 using kernels::MatmulJob;

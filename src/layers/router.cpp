@@ -70,6 +70,7 @@ void choose_experts(const RouterRule& rule, std::span<const float> logits, std::
   if (rule.groups > 1) keep_best_groups(rule, ranks);
   const std::vector<std::int32_t> best = largest(ranks, rule.used);
   std::vector<float> weights;
+  weights.reserve(best.size());
   for (const std::int32_t expert : best) weights.push_back(scores[static_cast<std::size_t>(expert)]);
   if (rule.score == RouterScore::softmax_of_chosen) softmax(weights);
   float factor = rule.scale;
