@@ -46,6 +46,7 @@ std::vector<TypeRow> sum_types(const HfDirectory& directory) {
     row.bytes += tensor.data.size();
   }
   std::vector<TypeRow> out;
+  out.reserve(rows.size());
   for (auto& [name, row] : rows) out.push_back(std::move(row));
   return out;
 }
