@@ -42,12 +42,10 @@ struct MoeSpec {
   int ffn_dim = 0;           // of each expert
   int shared_dim = 0;        // of the one that every token passes through; 0: none
   bool shared_gate = false;  // weighs it token by token
-  bool router_bias = false, choice_bias = false, expert_bias = false;
 };
 
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  bool qkv_bias = false, out_bias = false;
   QkNorm qk_norm = QkNorm::none;
   int rope = 0;               // which of ArchSpec::ropes; kNoRope: none
   std::int64_t window = 0;    // 0 = full attention
@@ -58,12 +56,11 @@ struct LayerSpec {
   int ffn_dim = 0;
   FfnKind ffn = FfnKind::gated;
   Activation activation = Activation::silu;
-  bool ffn_bias = false;
   MoeSpec moe;  // without experts: none
   bool sparse() const { return moe.rule.experts > 0; }
 
   Residual residual = Residual::sequential;
-  bool pre_norm = true, post_norm = false;  // of both branches
+  bool post_norm = false;  // of both branches
 };
 
 inline constexpr int kNoRope = -1;
@@ -76,14 +73,12 @@ struct ArchSpec {
   std::int64_t context = 0;         // trained length
   std::int64_t usable_context = 0;  // the length that a run may reach: some rotary scalings depend on it
   NormKind norm = NormKind::rms;
-  bool norm_bias = false;
   float norm_eps = 1e-5f;
   NormKind qk_norm_kind = NormKind::rms;
   std::vector<RopeSpec> ropes;  // most models: one
   std::int64_t learned_positions =
       0;  // rows of a table of position embeddings, added to the tokens'; 0: none
   bool tied_head = false;
-  bool head_bias = false;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   float logit_soft_cap = 0;
   std::vector<LayerSpec> layers;

@@ -145,7 +145,6 @@ Status describe_windows(const Parameters& parameters, std::int64_t period, ArchS
 
 void describe_layer_norms(ArchSpec& spec) {
   spec.norm = NormKind::layer;
-  spec.norm_bias = true;
 }
 
 KeyTable layer_norm_keys(std::string_view epsilon) {

@@ -17,7 +17,6 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   for (LayerSpec& layer : spec.layers) {
     layer.ffn = FfnKind::plain;
     layer.activation = Activation::gelu_erf;
-    layer.qkv_bias = layer.out_bias = layer.ffn_bias = true;
     if (parallel) layer.residual = Residual::parallel;
   }
   return spec;

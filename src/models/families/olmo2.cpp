@@ -13,7 +13,6 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
   for (LayerSpec& layer : spec.layers) {
     layer.qk_norm = QkNorm::whole;
-    layer.pre_norm = false;
     layer.post_norm = true;
   }
   return spec;

@@ -10,9 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kHfNames{"Qwen2ForCausalLM"};
 
 Result<ArchSpec> describe(const Parameters& parameters) {
-  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
-  for (LayerSpec& layer : spec.layers) layer.qkv_bias = true;
-  return spec;
+  return describe_dense(parameters, RopeKind::half);
 }
 
 WeightTable weights(const ArchSpec&) {

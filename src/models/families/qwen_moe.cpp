@@ -17,7 +17,6 @@ Result<ArchSpec> describe2(const Parameters& parameters) {
   MoeSpec usual;
   usual.shared_gate = true;
   LITHE_RETURN_IF_ERROR(describe_experts(parameters, usual, spec));
-  for (LayerSpec& layer : spec.layers) layer.qkv_bias = true;
   return spec;
 }
 

@@ -15,7 +15,6 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   for (LayerSpec& layer : spec.layers) {
     layer.ffn = FfnKind::plain;
     layer.activation = Activation::gelu_tanh;
-    layer.qkv_bias = layer.out_bias = layer.ffn_bias = true;
   }
   return spec;
 }
