@@ -1,7 +1,7 @@
 // Cutting text into pre-tokens ("words"), within which byte-pair encoding merges.
 //
-// One row per pre-tokenizer: its patterns, as Hugging Face writes them, run by PCRE2; and, where speed
-// matters, a hand-written splitter that tests hold equal to the patterns. A new pre-tokenizer is one row.
+// One row per pre-tokenizer: its patterns, as Hugging Face writes them; and for the most common ones a
+// hand-written splitter, which tests hold equal to the patterns. A new pre-tokenizer is one row.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 
 #include "base/function_ref.h"
 #include "base/status.h"
+#include "tokenizer/pattern.h"
 
 namespace lithe::tokenizer {
 
@@ -22,37 +23,22 @@ namespace lithe::tokenizer {
 using SplitFunction = std::size_t (*)(const char* begin, const char* end, std::span<const char*> ends);
 
 struct PreTokenizerRow {
-  std::array<std::string_view, 8> names;  // values of tokenizer.ggml.pre
-  /// Applied in turn, each to the pieces the one before left. What a pattern matches becomes a piece, and so
-  /// does what lies between matches. Look-around sees the piece only.
-  std::array<const char*, 4> patterns;
-  SplitFunction split;         // nullptr: the patterns are run
-  bool ignore_merges = false;  // a word that is a token is that token
-  bool add_bos = false;        // when the file does not say
-  bool nfc = false;            // text is normalised first
+  std::array<std::string_view, 10> names;  // values of tokenizer.ggml.pre
+  /// As PatternSplitter applies them.
+  std::array<const char*, 6> patterns;
+  SplitFunction split = nullptr;  // nullptr: the patterns are run
+  bool ignore_merges = false;     // a word that is a token is that token
+  bool add_bos = false;           // when the file does not say
+  bool nfc = false;               // text is normalised first
 };
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows();
 /// nullptr if no row has this name.
 const PreTokenizerRow* find_pre_tokenizer(std::string_view name);
-
-/// The patterns of one row, compiled (JIT where PCRE2 has one). Immutable, for all threads.
-class PatternSplitter {
- public:
-  static Result<PatternSplitter> create(const PreTokenizerRow& row);
-  PatternSplitter(PatternSplitter&&) noexcept;
-  PatternSplitter& operator=(PatternSplitter&&) noexcept;
-  ~PatternSplitter();
-
-  /// The ends of the words of `text`, valid UTF-8, as offsets. resource_exhausted when a match limit is
-  /// reached.
-  Result<std::vector<std::size_t>> split(std::string_view text) const;
-
- private:
-  struct Patterns;
-  explicit PatternSplitter(std::unique_ptr<Patterns> patterns);
-  std::unique_ptr<Patterns> patterns_;
-};
+/// The row with exactly these patterns and flags (the first such), or nullptr.
+const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns, bool nfc, bool ignore_merges);
+/// The known name that is most like it: for a message.
+std::string_view nearest_pre_tokenizer(std::string_view name);
 
 /// A row ready for use: its hand-written splitter or its patterns.
 class PreTokenizer {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "tokenizer/code_set.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
 
@@ -13,27 +14,29 @@ namespace lithe::tokenizer {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kStrings = 50'000;
+constexpr int kStrings = 20'000;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int kStrings = 50'000;
+constexpr int kStrings = 20'000;
 #else
-constexpr int kStrings = 1'000'000;
+constexpr int kStrings = 500'000;
 #endif
 #else
-constexpr int kStrings = 1'000'000;
+constexpr int kStrings = 500'000;
 #endif
 
-/// The code points whose letter / number / space properties PCRE2 sees as our table does: it follows an older
+/// The code points whose properties PCRE2 sees as our table does: it follows an older
 /// Unicode.
 std::vector<std::uint32_t> agreed_points() {
-  struct Property {
-    const char* pattern;
-    std::uint8_t kind;
-  };
   std::vector<bool> agreed(0x110000, true);
-  for (const auto& [pattern, kind] :
-       {Property{R"(\p{L})", kLetter}, {R"(\p{N})", kNumber}, {R"(\s)", kSpace}}) {
+  for (const std::string_view name : {"L", "Lu", "Ll", "Lt", "Lm", "N", "Nd", "M", "P", "S", ""}) {
+    const std::string text_of = name.empty() ? "\\s" : "\\p{" + std::string(name) + "}";
+    const char* pattern = text_of.c_str();
+    const CodeSet set = name.empty() ? CodeSet::white_space() : *CodeSet::property(name);
+    std::vector<bool> ours(0x110000, false);
+    for (const CodeRange& range : set.ranges()) {
+      for (std::uint32_t point = range.first; point <= range.last; ++point) ours[point] = true;
+    }
     int error;
     PCRE2_SIZE offset;
     pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR8>(pattern), PCRE2_ZERO_TERMINATED,
@@ -50,7 +53,7 @@ std::vector<std::uint32_t> agreed_points() {
       utf8_append(point, text);
       const bool theirs = pcre2_match(code, reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(), 0,
                                       PCRE2_NO_UTF_CHECK, data, nullptr) > 0;
-      if (theirs != ((UnicodeTable::get().kind(point) & kind) != 0)) agreed[point] = false;
+      if (theirs != ours[point]) agreed[point] = false;
     }
     pcre2_match_data_free(data);
     pcre2_code_free(code);
@@ -122,28 +125,51 @@ std::vector<std::size_t> hand_written(const PreTokenizerRow& row, std::string_vi
   return out;
 }
 
+/// PCRE2 reads nested classes and && otherwise, takes numbers for words, and its matches here are never empty.
+bool pcre2_reads_it(const PreTokenizerRow& row) {
+  for (const char* pattern : row.patterns) {
+    if (pattern == nullptr) break;
+    const std::string_view text(pattern);
+    if (text.find("&&") != text.npos || text.find("|[.,") != text.npos ||
+        text.find("\\b") != text.npos || text.starts_with("(?=")) return false;
+  }
+  return true;
+}
+
 TEST(Splitters, EqualTheirPatternsOnRandomStrings) {
   const std::vector<std::uint32_t> points = agreed_points();
   std::printf("[ counts ] %zu code points on which PCRE2 and the table agree\n", points.size());
   EXPECT_GT(points.size(), 1'100'000u);
   std::uint32_t seed = 1;
+  std::size_t rows = 0;
   for (const PreTokenizerRow& row : pre_tokenizer_rows()) {
-    if (row.split == nullptr) continue;
-    const auto patterns = PatternSplitter::create(row);
-    ASSERT_TRUE(patterns.ok()) << patterns.status().message();
+    const auto ours = PatternSplitter::create(row.patterns);
+    ASSERT_TRUE(ours.ok()) << ours.status().message();
+    for (const Pattern& pattern : ours->patterns()) EXPECT_FALSE(pattern.is_pcre2()) << row.names[0];
+    if (!pcre2_reads_it(row)) continue;
+    const auto theirs = PatternSplitter::create(row.patterns, Pattern::Engine::pcre2);
+    ASSERT_TRUE(theirs.ok()) << theirs.status().message();
     Texts texts(seed++);
     std::size_t words = 0;
-    for (int i = 0; i < kStrings; ++i) {
+    const bool first_of_its_kind =
+        row.split != nullptr && std::none_of(pre_tokenizer_rows().data(), &row,
+                                             [&](const auto& other) { return other.split == row.split; });
+    const int strings = first_of_its_kind ? kStrings : kStrings / 20;
+    for (int i = 0; i < strings; ++i) {
       const std::string text = texts.next(points);
-      const auto expected = patterns->split(text);
-      ASSERT_TRUE(expected.ok()) << expected.status().message();
-      ASSERT_EQ(hand_written(row, text, 1 + static_cast<std::size_t>(i) % 5), *expected)
-          << row.names[0] << ": \"" << testing::PrintToString(text) << '"';
+      const auto expected = theirs->split(text), got = ours->split(text);
+      ASSERT_TRUE(expected.ok() && got.ok());
+      ASSERT_EQ(*got, *expected) << row.names[0] << ": \"" << testing::PrintToString(text) << '"';
+      if (row.split != nullptr) {
+        ASSERT_EQ(hand_written(row, text, 1 + static_cast<std::size_t>(i) % 5), *expected)
+            << row.names[0] << ": \"" << testing::PrintToString(text) << '"';
+      }
       words += expected->size();
     }
-    std::printf("[ counts ] %s: %d strings, %zu words equal\n", std::string(row.names[0]).c_str(), kStrings,
-                words);
+    ++rows;
+    std::printf("[ counts ] %s: %d strings, %zu words equal\n", std::string(row.names[0]).c_str(), strings, words);
   }
+  EXPECT_GE(rows, 28u);
 }
 
 TEST(Splitters, KnownCuts) {
@@ -162,17 +188,45 @@ TEST(Splitters, KnownCuts) {
   EXPECT_EQ(cut("qwen2", "x=12;\n\n\tif"), "x|=|1|2|;\n\n|\tif");
 }
 
+TEST(Splitters, KnownCutsOfPatterns) {
+  const auto cut = [](const char* name, std::string_view text) {
+    std::string out;
+    std::size_t begin = 0;
+    const auto splitter = PatternSplitter::create(find_pre_tokenizer(name)->patterns);
+    for (const std::size_t end : splitter->split(text).value()) {
+      out += (begin > 0 ? "|" : "") + std::string(text.substr(begin, end - begin));
+      begin = end;
+    }
+    return out;
+  };
+  EXPECT_EQ(cut("gpt-4o", "HelloWorld's 12345 don'T"), "Hello|World's| |123|45| don'T");
+  EXPECT_EQ(cut("tekken", "HelloWorld 12"), "Hello|World| |1|2");
+  EXPECT_EQ(cut("deepseek-v3", "a12345.b 你好かなx"), "a|123|45|.b| |你好かな|x");
+  EXPECT_EQ(cut("superbpe", "ab 1234567 c"), "ab |1|234|567| c");
+  EXPECT_EQ(cut("bloom", "one, two(x)"), "one|,| two|(|x|)");
+  EXPECT_EQ(cut("kimi-k2", "ab你好cd"), "ab|你好|cd");
+  EXPECT_EQ(cut("tiny_aya", "1234567 x"), "1|234|567| x");
+  EXPECT_EQ(cut("deepseek-llm", "a \n  b12"), "a| |\n| | b|1|2");
+}
+
 TEST(PatternSplitter, LongRunsAreFine) {
   for (const PreTokenizerRow& row : pre_tokenizer_rows()) {
-    const auto patterns = PatternSplitter::create(row);
+    const auto patterns = PatternSplitter::create(row.patterns);
+    const auto pcre2 = PatternSplitter::create(row.patterns, Pattern::Engine::pcre2);
     ASSERT_TRUE(patterns.ok());
     for (const std::string& unit : {std::string("A"), std::string("\xE4\xBD\xA0"), std::string("."),
-                                    std::string(" "), std::string("\n")}) {
+                                    std::string(" "), std::string("\n"), std::string("1"), std::string("aA")}) {
       std::string text;
       for (int i = 0; i < 30'000; ++i) text += unit;
       const auto words = patterns->split(text);
-      ASSERT_TRUE(words.ok()) << words.status().message();
+      if (unit == "1" && (row.names[0] == "tiny_aya" || row.names[0] == "superbpe")) {
+        EXPECT_FALSE(words.ok());  // these patterns look ahead over all digits from each place: stopped, not slow
+        continue;
+      }
+      ASSERT_TRUE(words.ok()) << row.names[0] << ": " << words.status().message();
+      if (row.split == nullptr) continue;
       EXPECT_EQ(*words, hand_written(row, text, 8));
+      EXPECT_EQ(*words, pcre2->split(text).value());
     }
   }
 }
@@ -189,6 +243,8 @@ TEST(PreTokenizer, RowsHaveUniqueNames) {
   }
   EXPECT_EQ(find_pre_tokenizer(""), nullptr);
   EXPECT_EQ(find_pre_tokenizer("no such"), nullptr);
+  EXPECT_EQ(nearest_pre_tokenizer("qwen3"), "qwen2");
+  EXPECT_EQ(nearest_pre_tokenizer("llama4-bpe"), "llama-bpe");
 }
 
 }  // namespace
