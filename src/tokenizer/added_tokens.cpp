@@ -36,17 +36,21 @@ bool is_word(std::uint32_t point) {
 }  // namespace
 
 AddedTokens::AddedTokens(const TokenTable& tokens, const std::map<TokenId, AddedTokenRule>& rules) {
-  roots_.fill(kNone);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const TokenType type = tokens.type(id);
     if (type != TokenType::control && type != TokenType::unknown && type != TokenType::user_defined) continue;
-    const std::string_view text = tokens.written(id);
-    if (text.empty() || text.size() > kLongest || valid_utf8_prefix(text) != text.size()) continue;
-    const auto rule = rules.find(id);
-    rules_[id] = {type != TokenType::user_defined, rule == rules.end() ? AddedTokenRule{} : rule->second};
-    insert(text, id);
+    const auto found = rules.find(id);
+    const AddedTokenRule rule = found == rules.end() ? AddedTokenRule{} : found->second;
+    if (rule.normalized && type == TokenType::user_defined) continue;
+    add(tokens.written(id), id, type != TokenType::user_defined, rule);
   }
+}
+
+void AddedTokens::add(std::string_view text, TokenId id, bool control, const AddedTokenRule& rule) {
+  if (text.empty() || text.size() > kLongest || valid_utf8_prefix(text) != text.size()) return;
+  rules_[id] = {control, rule};
+  insert(text, id);
 }
 
 void AddedTokens::insert(std::string_view text, TokenId id) {

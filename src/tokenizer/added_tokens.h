@@ -15,7 +15,11 @@ namespace lithe::tokenizer {
 class AddedTokens {
  public:
   AddedTokens() = default;
+  /// Those that are looked for in the text as it came.
   AddedTokens(const TokenTable& tokens, const std::map<TokenId, AddedTokenRule>& rules);
+  /// Another one, written `text`.
+  void add(std::string_view text, TokenId id, bool control, const AddedTokenRule& rule);
+  bool empty() const { return nodes_.empty(); }
 
   struct Match {
     std::size_t begin, end;  // with the white space that lstrip and rstrip take
@@ -48,7 +52,11 @@ class AddedTokens {
   void insert(std::string_view text, TokenId id);
   bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
 
-  std::array<std::int32_t, 256> roots_{};  // by first byte
+  std::array<std::int32_t, 256> roots_ = [] {  // by first byte
+    std::array<std::int32_t, 256> none;
+    none.fill(kNone);
+    return none;
+  }();
   std::vector<Node> nodes_;
   std::map<TokenId, Rule> rules_;
 };

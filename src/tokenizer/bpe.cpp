@@ -12,23 +12,20 @@ namespace {
 
 enum Reachable : std::uint8_t { kNotKnown, kYes, kNo };
 
-constexpr std::size_t kCachedBytes = 16, kMinCachedText = 256, kMaxCacheSlots = 1 << 13;
-
 /// For the bytes that are no character of the vocabulary's alphabet, a byte token may stand in.
 TokenId byte_token(const TokenTable& tokens, std::uint8_t byte) {
   const char letter = static_cast<char>(byte);
   const std::string_view bytes(&letter, 1);
   if (const TokenId id = tokens.find_bytes(bytes, hash_bytes(bytes)); id != kNoToken) return id;
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  const TokenId id = tokens.find_other({"<0x" + std::string{kDigits[byte >> 4], kDigits[byte & 15]} + ">"});
-  return id != kNoToken && tokens.type(id) == TokenType::byte ? id : kNoToken;
+  return tokens.byte_token(byte);
 }
 
 }  // namespace
 
-Result<Bpe> Bpe::create(const TokenTable& tokens, std::span<const std::string_view> merges,
-                        bool ignore_merges) {
-  Bpe bpe(tokens);
+Result<std::unique_ptr<Bpe>> Bpe::create(const TokenTable& tokens, std::span<const std::string_view> merges,
+                                         bool ignore_merges) {
+  std::unique_ptr<Bpe> made(new Bpe(tokens));
+  Bpe& bpe = *made;
   bpe.ignore_merges_ = ignore_merges;
   LITHE_ASSIGN_OR_RETURN(bpe.merges_, MergeTable::create(merges, tokens));
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -42,60 +39,28 @@ Result<Bpe> Bpe::create(const TokenTable& tokens, std::span<const std::string_vi
     }
   }
   bpe.reachable_ = std::make_unique<std::atomic<std::uint8_t>[]>(tokens.size());
-  return bpe;
+  return made;
+}
+
+std::unique_ptr<Encoder> Bpe::encoder(std::size_t text_size) const {
+  return std::make_unique<WordEncoder>(*this, text_size);
 }
 
 const CharTable& Bpe::chars() const {
-  std::call_once(chars_->once, [this] { chars_->table = CharTable(*tokens_, merges_, byte_ids_); });
-  return chars_->table;
-}
-
-WordEncoder::WordEncoder(const Bpe& bpe, std::size_t text_size) : bpe_(&bpe) {
-  if (text_size >= kMinCachedText) {
-    cache_.resize(std::min(std::bit_ceil(text_size / 16), kMaxCacheSlots));
-    cache_mask_ = cache_.size() - 1;
-  }
+  std::call_once(chars_.once, [this] { chars_.table = CharTable(*tokens_, merges_, byte_ids_); });
+  return chars_.table;
 }
 
 void WordEncoder::encode(std::string_view word, const char* readable_end, std::vector<TokenId>& out) {
-  const std::size_t size = word.size();
-  if (size > kCachedBytes || cache_.empty()) {
-    encode_word(word, size <= bpe_->tokens_->longest() ? hash_bytes(word) : kNoHash, out);
+  if (!cache_.takes(word)) {
+    encode_word(word, word.size() <= bpe_->tokens_->longest() ? hash_bytes(word) : kNoHash, out);
     return;
   }
-  std::uint64_t low, high;
-  if (readable_end - word.data() >= static_cast<std::ptrdiff_t>(kCachedBytes)) {
-    low = load_u64(word.data());
-    high = load_u64(word.data() + 8);
-    const auto keep = [](std::size_t bytes) {  // bytes in 1..8
-      return ~std::uint64_t{0} >> (64 - 8 * bytes);
-    };
-    if (size <= 8) {
-      low &= keep(size);
-      high = 0;
-    } else {
-      high &= keep(size - 8);
-    }
-  } else {
-    low = load_up_to_8(word.data(), size);
-    high = size > 8 ? load_up_to_8(word.data() + 8, size - 8) : 0;
-  }
-  const std::uint64_t hash = hash_words(low, high, size);
-  Cached& cached = cache_[(hash >> 20) & cache_mask_];
-  if (cached.low == low && cached.high == high && cached.size == size && cached.count != 0) {
-    // Three are written whatever the count, and the rest cut off: no branch to predict.
-    const std::size_t before = out.size();
-    out.resize(before + kCachedIds);
-    std::memcpy(out.data() + before, cached.ids, sizeof cached.ids);
-    out.resize(before + cached.count);
-    return;
-  }
+  const WordCache::Key key = WordCache::key(word, readable_end);
+  if (cache_.find(key, out)) return;
   const std::size_t before = out.size();
-  encode_word(word, hash, out);
-  const std::size_t count = out.size() - before;
-  if (count == 0 || count > kCachedIds) return;
-  cached = {low, high, static_cast<std::uint16_t>(size), static_cast<std::uint16_t>(count), {}};
-  std::copy(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), cached.ids);
+  encode_word(word, key.hash, out);
+  cache_.keep(key, std::span(out).subspan(before));
 }
 
 /// hash: of the word's bytes, or kNoHash if no token is that long.

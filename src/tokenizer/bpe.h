@@ -1,4 +1,4 @@
-// Byte-pair encoding of one pre-token ("word").
+// Byte-pair encoding of one pre-token ("word"), from bytes up: GPT-2's kind.
 #pragma once
 
 #include <atomic>
@@ -11,25 +11,27 @@
 
 #include "base/status.h"
 #include "tokenizer/char_table.h"
+#include "tokenizer/encoder.h"
 #include "tokenizer/merge_table.h"
 #include "tokenizer/token_table.h"
 
 namespace lithe::tokenizer {
 
 /// Immutable (but for notes that are the same whoever writes them): shared by all threads.
-class Bpe {
+class Bpe final : public Model {
  public:
   /// `tokens` must outlive the result. `ignore_merges`: a word that is a token is that token, whatever the
   /// merges say.
-  static Result<Bpe> create(const TokenTable& tokens, std::span<const std::string_view> merges,
-                            bool ignore_merges);
+  static Result<std::unique_ptr<Bpe>> create(const TokenTable& tokens, std::span<const std::string_view> merges,
+                                             bool ignore_merges);
+  std::unique_ptr<Encoder> encoder(std::size_t text_size) const override;
 
   const MergeTable& merges() const { return merges_; }
   TokenId byte_id(std::uint8_t byte) const { return byte_ids_[byte]; }  // kNoToken if the vocabulary lacks it
 
  private:
   friend class WordEncoder;
-  explicit Bpe(const TokenTable& tokens) : tokens_(&tokens), chars_(std::make_unique<Chars>()) {}
+  explicit Bpe(const TokenTable& tokens) : tokens_(&tokens) {}
 
   /// Made when the first text beyond ASCII asks for it, by whichever thread that is: a third of the start-up.
   struct Chars {
@@ -40,7 +42,7 @@ class Bpe {
 
   const TokenTable* tokens_;
   MergeTable merges_;
-  std::unique_ptr<Chars> chars_;
+  mutable Chars chars_;
   bool ignore_merges_ = false;
   std::array<TokenId, 256> byte_ids_{};
   std::vector<Rank> byte_pairs_;  // [256 * 256]: the rank of two bytes; the first lookups of every word
@@ -49,27 +51,17 @@ class Bpe {
   std::unique_ptr<std::atomic<std::uint8_t>[]> reachable_;
 };
 
-/// The working memory of one encode() call: scratch space and a cache of the words it has seen.
-class WordEncoder {
+class WordEncoder final : public Encoder {
  public:
-  /// `text_size`: of the whole text, from which the size of the cache follows.
-  WordEncoder(const Bpe& bpe, std::size_t text_size);
+  WordEncoder(const Bpe& bpe, std::size_t text_size) : bpe_(&bpe), cache_(text_size) {}
 
-  /// Appends the ids of one word. `readable_end`: the bytes of [word.end(), readable_end) may be read (a word
-  /// lies in a text, and two loads of 8 bytes are faster than 16 of one).
-  void encode(std::string_view word, const char* readable_end, std::vector<TokenId>& out);
+  void encode(std::string_view word, const char* readable_end, std::vector<TokenId>& out) override;
 
   /// The same without the cache and without shortcuts: plain byte-pair encoding. The reference for tests.
   void encode_plainly(std::string_view word, std::vector<TokenId>& out);
 
  private:
   static constexpr std::size_t kShort = 40;  // symbols: up to here scanning arrays beats a heap
-  static constexpr int kCachedIds = 3;
-  struct Cached {               // half a cache line
-    std::uint64_t low, high;    // the word's bytes, zero-padded
-    std::uint16_t size, count;  // count 0: free
-    TokenId ids[kCachedIds];
-  };
   struct Symbol {
     TokenId id;
     std::int32_t previous, next;  // -1: none
@@ -84,8 +76,7 @@ class WordEncoder {
 
   const Bpe* bpe_;
   const CharTable* chars_ = nullptr;  // once there was a character beyond ASCII
-  std::vector<Cached> cache_;
-  std::size_t cache_mask_ = 0;
+  WordCache cache_;
   std::vector<TokenId> ids_;
   std::vector<Rank> ranks_;
   std::vector<Symbol> symbols_;

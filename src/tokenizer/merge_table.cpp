@@ -54,9 +54,9 @@ Status MergeTable::resolve(std::span<const std::string_view> merges, const Token
       sought.left_written = merge.substr(0, blank);
       sought.right_written = merge.substr(blank + 1);
       begin[i] = arena.size();
-      const bool left_known = decode_alphabet(sought.left_written, arena);
+      const bool left_known = tokens.append_bytes(sought.left_written, arena);
       middle[i] = arena.size();
-      const bool right_known = decode_alphabet(sought.right_written, arena);
+      const bool right_known = tokens.append_bytes(sought.right_written, arena);
       end[i] = left_known && right_known ? arena.size() : begin[i];
       if (!left_known || !right_known) arena.resize(begin[i]);
     }

@@ -26,10 +26,12 @@ const char* find_unsafe(const char* p, const char* end) {
   return end;
 }
 
-/// NFC of [begin, end): decompose, sort runs of marks, compose. utf8proc's own driver sorts by swapping
+/// A form of [begin, end): decompose, sort runs of marks, compose. utf8proc's own driver sorts by swapping
 /// neighbours, quadratic in a run of marks; here the runs are sorted properly.
-Status append_nfc(const char* begin, const char* end, std::vector<utf8proc_int32_t>& points,
-                  std::string& out) {
+Status append_form(const char* begin, const char* end, NormalForm form, std::vector<utf8proc_int32_t>& points,
+                   std::string& out) {
+  const auto options =
+      static_cast<utf8proc_option_t>(form.compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE);
   points.clear();
   for (const char* p = begin; p < end;) {
     const std::uint32_t length = utf8_length(static_cast<std::uint8_t>(*p));
@@ -37,7 +39,7 @@ Status append_nfc(const char* begin, const char* end, std::vector<utf8proc_int32
     int boundary = 0;
     const utf8proc_ssize_t count =
         utf8proc_decompose_char(static_cast<utf8proc_int32_t>(utf8_decode(p, length)), parts,
-                                std::size(parts), UTF8PROC_COMPOSE, &boundary);
+                                std::size(parts), options, &boundary);
     if (count < 0 || count > static_cast<utf8proc_ssize_t>(std::size(parts))) {
       return internal("normalising text: {}", utf8proc_errmsg(count));
     }
@@ -58,9 +60,11 @@ Status append_nfc(const char* begin, const char* end, std::vector<utf8proc_int32
                      [&](utf8proc_int32_t a, utf8proc_int32_t b) { return mark_class(a) < mark_class(b); });
     first = last;
   }
-  const utf8proc_ssize_t count =
-      utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  auto count = static_cast<utf8proc_ssize_t>(points.size());
+  if (form.compose) {
+    count = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
+                                     static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  }
   if (count < 0) return internal("normalising text: {}", utf8proc_errmsg(count));
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     utf8_append(static_cast<std::uint32_t>(points[static_cast<std::size_t>(i)]), out);
@@ -108,6 +112,27 @@ std::optional<std::string> replace_invalid_utf8(std::string_view text, std::vect
   return out;
 }
 
+Result<std::string> normalize_form(std::string_view text, NormalForm form) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  std::vector<utf8proc_int32_t> points;
+  for (const char *p = text.data(), *const end = p + text.size(); p < end;) {
+    const char* ascii = p;  // which no form changes; the last one may take a mark
+    while (ascii < end && static_cast<std::uint8_t>(*ascii) < 0x80) ++ascii;
+    if (ascii - p > 1) {
+      if (ascii < end) --ascii;
+      out.append(p, ascii);
+      p = ascii;
+      continue;
+    }
+    const char* stop = ascii;
+    while (stop < end && static_cast<std::uint8_t>(*stop) >= 0x80) ++stop;
+    LITHE_RETURN_IF_ERROR(append_form(p, stop, form, points, out));
+    p = stop;
+  }
+  return out;
+}
+
 Result<std::optional<std::string>> normalize_nfc(std::string_view text) {
   const char* p = text.data();
   const char* const end = p + text.size();
@@ -131,7 +156,7 @@ Result<std::optional<std::string>> normalize_nfc(std::string_view text) {
       last += length;
     }
     out.append(p, first);
-    LITHE_RETURN_IF_ERROR(append_nfc(first, last, points, out));
+    LITHE_RETURN_IF_ERROR(append_form(first, last, {.compose = true, .compatible = false}, points, out));
     p = last;
     unsafe = find_unsafe(p, end);
   }

@@ -15,6 +15,12 @@ namespace lithe::tokenizer {
 /// Python's errors="replace" and WHATWG put the same.
 std::optional<std::string> replace_invalid_utf8(std::string_view text, std::vector<ByteRange>& ranges);
 
+struct NormalForm {
+  bool compose, compatible;  // C or D, with or without K
+};
+/// Any normalisation form of valid UTF-8, in n log n.
+Result<std::string> normalize_form(std::string_view text, NormalForm form);
+
 /// Unicode's normalisation form C of valid UTF-8, in n log n; nothing if the text is in it already.
 Result<std::optional<std::string>> normalize_nfc(std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "base/text.h"
 #include "tokenizer/unicode.h"
@@ -14,11 +15,11 @@ constexpr std::size_t kAlphabetEnd = 0x144;  // the first code point after the a
 
 /// The alphabet of GPT-2: printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in
 /// order.
-struct Alphabet {
+struct ByteAlphabet {
   std::array<std::int16_t, kAlphabetEnd> byte_of{};
   std::array<std::uint16_t, 256> point_of{};
 
-  constexpr Alphabet() {
+  constexpr ByteAlphabet() {
     for (auto& byte : byte_of) byte = -1;
     std::uint16_t next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
@@ -29,7 +30,7 @@ struct Alphabet {
     }
   }
 };
-constexpr Alphabet kAlphabet;
+constexpr ByteAlphabet kAlphabet;
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -38,11 +39,38 @@ int hex_digit(char c) {
   return -1;
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  if (from.empty()) return;
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
 /// The byte of "<0x0A>", or -1.
 int byte_of_token(std::string_view written) {
   if (written.size() != 6 || !written.starts_with("<0x") || written[5] != '>') return -1;
   const int high = hex_digit(written[3]), low = hex_digit(written[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+/// With blanks for U+2581.
+void append_with_spaces(std::string_view written, std::string& out) {
+  constexpr std::string_view kBlank = "\xE2\x96\x81";
+  for (std::size_t at = 0; at < written.size();) {
+    const std::size_t next = std::min(written.find(kBlank, at), written.size());
+    out.append(written.substr(at, next - at));
+    at = next;
+    if (at == written.size()) break;
+    out += ' ';
+    at += kBlank.size();
+  }
+}
+
+/// What BERT's decoder does to each token.
+void tidy(std::string& piece) {
+  static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
+      {" .", "."},    {" ?", "?"},          {" !", "!"},   {" ,", ","},     {" ' ", "'"},  {" n't", "n't"},
+      {" 'm", "'m"},  {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) replace_all(piece, from, to);
 }
 
 }  // namespace
@@ -75,7 +103,30 @@ std::string alphabet_character(std::uint8_t byte) {
   return out;
 }
 
-Result<TokenTable> TokenTable::create(const VocabSpec& spec) {
+bool TokenTable::append_bytes(std::string_view written, std::string& out) const {
+  if (alphabet_ == Alphabet::byte_level) return decode_alphabet(written, out);
+  if (alphabet_ == Alphabet::plain) {
+    out.append(written);
+    return true;
+  }
+  if (alphabet_ == Alphabet::word_piece) {
+    const bool continues = written.starts_with("##");
+    if (!continues) out += ' ';
+    out.append(written.substr(continues ? 2 : 0));
+    return true;
+  }
+  if (written.find(' ') != std::string_view::npos) return false;  // could never be told from a written blank
+  append_with_spaces(written, out);
+  return true;
+}
+
+TokenId TokenTable::byte_token(std::uint8_t byte) const {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  const TokenId id = find_other("<0x" + std::string{kDigits[byte >> 4], kDigits[byte & 15]} + ">");
+  return id != kNoToken && type(id) == TokenType::byte ? id : kNoToken;
+}
+
+Result<TokenTable> TokenTable::create(const VocabSpec& spec, Alphabet alphabet) {
   const std::size_t count = spec.tokens.size();
   if (count == 0) return corrupt("the vocabulary has no tokens");
   if (count > kMaxTokens)
@@ -94,6 +145,7 @@ Result<TokenTable> TokenTable::create(const VocabSpec& spec) {
     return unsupported("a vocabulary of {} bytes", total);
 
   TokenTable table;
+  table.alphabet_ = alphabet;
   table.types_ = spec.types;
   if (table.types_.empty()) table.types_.assign(count, TokenType::normal);
   table.written_.reserve(total);
@@ -122,10 +174,12 @@ Status TokenTable::add_bytes(std::vector<std::uint64_t>& hashes) {
       const int byte = byte_of_token(token);
       if (byte < 0) return corrupt("token {} ({}) is a byte token but not <0xHH>", i, in_quotes(token));
       bytes_.push_back(static_cast<char>(byte));
-    } else if (types_[i] == TokenType::normal && decode_alphabet(token, bytes_)) {
+    } else if (types_[i] == TokenType::normal && append_bytes(token, bytes_)) {
       const std::string_view bytes = std::string_view(bytes_).substr(begin);
       longest_ = std::max(longest_, bytes.size());
       if (!bytes.empty()) hash = hash_bytes(bytes);
+    } else if (alphabet_ == Alphabet::spaced && types_[i] == TokenType::user_defined) {
+      append_with_spaces(token, bytes_);
     } else {
       bytes_.append(token);
     }
@@ -157,11 +211,24 @@ Status TokenTable::index(const std::vector<std::uint64_t>& hashes) {
   return {};
 }
 
+void TokenTable::set_decoding(const Decoding& decoding) {
+  if (!decoding.tidy && !decoding.spaces_between && decoding.replace.empty()) return;
+  std::string piece;
+  for (std::size_t i = 0; i < size(); ++i) {
+    piece.assign(bytes(static_cast<TokenId>(i)));
+    if (decoding.spaces_between) piece.insert(0, 1, ' ');
+    for (const auto& [from, to] : decoding.replace) replace_all(piece, from, to);
+    if (decoding.tidy) tidy(piece);
+    pieces_ += piece;
+    pieces_end_.push_back(static_cast<std::uint32_t>(pieces_.size()));
+  }
+}
+
 TokenId TokenTable::find_written(std::string_view written) const {
   if (written.empty()) return kNoToken;
   if (const TokenId id = find_other(written); id != kNoToken) return id;
   std::string bytes;
-  if (!decode_alphabet(written, bytes)) return kNoToken;
+  if (!append_bytes(written, bytes)) return kNoToken;
   return find_bytes(bytes, hash_bytes(bytes));
 }
 

@@ -33,13 +33,23 @@ class TokenTable {
  public:
   /// Copies. Tolerated as llama.cpp does: empty tokens (never produced, decode to nothing) and duplicates
   /// (the last one is found). Corrupt: huge tokens, malformed byte tokens, as many types as not tokens.
-  static Result<TokenTable> create(const VocabSpec& spec);
+  static Result<TokenTable> create(const VocabSpec& spec, Alphabet alphabet = Alphabet::byte_level);
 
   std::size_t size() const { return types_.size(); }
   TokenType type(TokenId id) const { return types_[static_cast<std::size_t>(id)]; }
   bool contains(TokenId id) const { return id >= 0 && static_cast<std::size_t>(id) < types_.size(); }
   std::string_view written(TokenId id) const { return view(written_, written_end_, id); }
   std::string_view bytes(TokenId id) const { return view(bytes_, bytes_end_, id); }
+  /// What a token says in a text; its bytes but for decoding rules of its own.
+  std::string_view piece(TokenId id) const {
+    return pieces_end_.empty() ? bytes(id) : view(pieces_, pieces_end_, id);
+  }
+  void set_decoding(const Decoding& decoding);
+  Alphabet alphabet() const { return alphabet_; }
+  /// Appends the bytes that a written token stands for; false (and `out` as it was) if it is not of the alphabet.
+  bool append_bytes(std::string_view written, std::string& out) const;
+  /// The token <0xHH> of a byte, or kNoToken.
+  TokenId byte_token(std::uint8_t byte) const;
   std::size_t longest() const { return longest_; }  // of the tokens that find_bytes() knows
 
   /// The normal token with these bytes; control and other added tokens are never found here, so that text
@@ -74,8 +84,9 @@ class TokenTable {
   Status add_bytes(std::vector<std::uint64_t>& hashes);
   Status index(const std::vector<std::uint64_t>& hashes);
 
-  std::string written_, bytes_;  // one after the other
-  std::vector<std::uint32_t> written_end_, bytes_end_;
+  Alphabet alphabet_ = Alphabet::byte_level;
+  std::string written_, bytes_, pieces_;  // one after the other; no pieces: they are the bytes
+  std::vector<std::uint32_t> written_end_, bytes_end_, pieces_end_;
   std::vector<TokenType> types_;
   std::vector<Slot> slots_;  // open addressing, linear probing
   std::size_t mask_ = 0, longest_ = 0;

@@ -1,15 +1,18 @@
 #include "tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-#include "base/text.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/char_model.h"
 #include "tokenizer/normalize.h"
-#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/splitter.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/unicode.h"
+#include "tokenizer/unigram.h"
+#include "tokenizer/wordpiece.h"
 
 namespace lithe::tokenizer {
 namespace {
@@ -25,35 +28,74 @@ Status check_id(const char* name, std::optional<TokenId> id, const TokenTable& t
   return corrupt("the {} token is {}, but the vocabulary has {} tokens", name, *id, tokens.size());
 }
 
-std::string known_names() {
-  std::string names;
-  for (const PreTokenizerRow& row : pre_tokenizer_rows()) {
-    if (!names.empty()) names += ", ";
-    names += row.names[0];
+/// `tokens` must outlive the result.
+Result<std::unique_ptr<Model>> make_model(const VocabSpec& spec, const Pipeline& pipeline, const TokenTable& tokens) {
+  using Made = Result<std::unique_ptr<Model>>;
+  const Fallback fallback = Fallback::create(tokens, pipeline.byte_fallback, spec.unk, pipeline.fuse_unknown);
+  const auto upcast = [](auto made) -> Made {
+    if (!made.ok()) return std::move(made).status();
+    return std::unique_ptr<Model>(std::move(made).value());
+  };
+  switch (pipeline.model) {
+    case ModelKind::byte_bpe:
+      return upcast(Bpe::create(tokens, spec.merges, pipeline.ignore_merges));
+    case ModelKind::char_bpe:
+      return upcast(CharBpe::create(tokens, spec.merges, pipeline.ignore_merges, fallback));
+    case ModelKind::scored_bpe:
+      return upcast(ScoredBpe::create(tokens, spec.scores, fallback));
+    case ModelKind::unigram:
+      return upcast(Unigram::create(tokens, spec.scores, fallback));
+    case ModelKind::word_piece:
+      return Made(std::make_unique<WordPiece>(tokens, fallback.unknown, pipeline.longest_word));
+    case ModelKind::word_level:
+      return Made(std::make_unique<WordLevel>(tokens, fallback.unknown));
   }
-  return names;
+  return internal("no such model");
 }
 
 }  // namespace
 
 struct Tokenizer::Impl {
   TokenTable tokens;
-  const PreTokenizerRow* row;
-  PreTokenizer pre;
-  AddedTokens added;
+  Normalizer normalizer;
+  Splitter splitter;
+  AddedTokens added, added_normalized;
+  std::unique_ptr<Model> model;  // borrows tokens
   std::optional<TokenId> bos, eos;
   std::set<TokenId> ends;
+  Decoding::First first = Decoding::First::as_it_is;
   bool add_bos = false, add_eos = false;
-  std::unique_ptr<Bpe> bpe;  // borrows tokens
 
-  Status encode_plain(std::string_view text, WordEncoder& words, std::vector<TokenId>& out) const {
-    std::optional<std::string> normalized;
-    if (row->nfc) {
-      LITHE_ASSIGN_OR_RETURN(normalized, normalize_nfc(text));
-      if (normalized) text = *normalized;
+  /// `text`: between added tokens; `first`: nothing comes before it.
+  Status encode_plain(std::string_view text, bool begins, Encoder& words, std::vector<TokenId>& out) const {
+    LITHE_ASSIGN_OR_RETURN(const std::optional<std::string> normalized, normalizer.apply(text));
+    if (normalized) text = *normalized;
+    const auto encode_words = [&](std::string_view part, bool begins_too) {
+      return splitter.split(part, begins_too,
+                            [&](std::string_view word, const char* end) { words.encode(word, end, out); });
+    };
+    if (added_normalized.empty()) return encode_words(text, begins);
+    AddedTokens::Scope scope{true, {}};
+    for (std::size_t at = 0, from = 0;;) {
+      const AddedTokens::Match match = added_normalized.find(text, from, at, scope);
+      if (match.begin > at)
+        LITHE_RETURN_IF_ERROR(encode_words(text.substr(at, match.begin - at), begins && at == 0));
+      if (match.id == kNoToken) return {};
+      out.push_back(match.id);
+      at = match.end;
+      from = match.resume;
     }
-    const char* const end = text.data() + text.size();
-    return pre.split(text, [&](std::string_view word) { words.encode(word, end, out); });
+  }
+
+  Status add_normalized(const std::map<TokenId, AddedTokenRule>& rules) {
+    for (const auto& [id, rule] : rules) {
+      if (!rule.normalized || tokens.type(id) != TokenType::user_defined) continue;
+      const std::string_view written = tokens.written(id);
+      if (valid_utf8_prefix(written) != written.size()) continue;
+      LITHE_ASSIGN_OR_RETURN(const auto text, normalizer.apply(written));
+      added_normalized.add(text ? std::string_view(*text) : written, id, false, rule);
+    }
+    return {};
   }
 };
 
@@ -63,13 +105,13 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
-  if (spec.model != "gpt2") {
-    return unsupported("tokenizer model {}: known is gpt2 (byte-level BPE)", in_quotes(spec.model));
+  Pipeline pipeline;
+  if (spec.pipeline) {
+    pipeline = *spec.pipeline;
+  } else {
+    LITHE_ASSIGN_OR_RETURN(pipeline, pipeline_of(spec));
   }
-  const PreTokenizerRow* row = find_pre_tokenizer(spec.pre);
-  if (row == nullptr)
-    return unsupported("pre-tokenizer {}: known are {}", in_quotes(spec.pre), known_names());
-  LITHE_ASSIGN_OR_RETURN(TokenTable tokens, TokenTable::create(spec));
+  LITHE_ASSIGN_OR_RETURN(TokenTable tokens, TokenTable::create(spec, pipeline.alphabet));
   LITHE_RETURN_IF_ERROR(check_id("BOS", spec.bos, tokens));
   LITHE_RETURN_IF_ERROR(check_id("EOS", spec.eos, tokens));
   LITHE_RETURN_IF_ERROR(check_id("EOT", spec.eot, tokens));
@@ -77,22 +119,22 @@ Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
   LITHE_RETURN_IF_ERROR(check_id("padding", spec.pad, tokens));
   for (const TokenId id : spec.extra_eos) LITHE_RETURN_IF_ERROR(check_id("end", id, tokens));
   for (const auto& [id, rule] : spec.rules) LITHE_RETURN_IF_ERROR(check_id("added", id, tokens));
-  LITHE_ASSIGN_OR_RETURN(PreTokenizer pre, PreTokenizer::create(*row));
+  LITHE_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(pipeline.normalizers));
+  LITHE_ASSIGN_OR_RETURN(Splitter splitter, Splitter::create(pipeline));
 
-  auto impl = std::make_unique<Impl>();
-  impl->tokens = std::move(tokens);
-  impl->row = row;
-  impl->pre = std::move(pre);
+  tokens.set_decoding(pipeline.decoding);
+  auto impl = std::make_unique<Impl>(Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}});
   impl->added = AddedTokens(impl->tokens, spec.rules);
-  LITHE_ASSIGN_OR_RETURN(Bpe bpe, Bpe::create(impl->tokens, spec.merges, row->ignore_merges));
-  impl->bpe = std::make_unique<Bpe>(std::move(bpe));
+  LITHE_RETURN_IF_ERROR(impl->add_normalized(spec.rules));
+  LITHE_ASSIGN_OR_RETURN(impl->model, make_model(spec, pipeline, impl->tokens));
+  impl->first = pipeline.decoding.first;
   impl->bos = spec.bos;
   impl->eos = spec.eos;
   impl->ends = spec.extra_eos;
   if (spec.eos) impl->ends.insert(*spec.eos);
   if (spec.eot) impl->ends.insert(*spec.eot);
-  impl->add_bos = spec.bos && spec.add_bos.value_or(row->add_bos);
-  impl->add_eos = spec.eos && spec.add_eos.value_or(false);
+  impl->add_bos = spec.bos && spec.add_bos.value_or(pipeline.add_bos);
+  impl->add_eos = spec.eos && spec.add_eos.value_or(pipeline.add_eos);
   return Tokenizer(std::move(impl));
 }
 
@@ -105,14 +147,14 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
 
   std::vector<TokenId> out;
   out.reserve(text.size() / 3 + 8);
-  WordEncoder words(*impl_->bpe, text.size());
+  const std::unique_ptr<Encoder> words = impl_->model->encoder(text.size());
   const bool add_bos = options.add_special && impl_->add_bos;
   if (add_bos) out.push_back(*impl_->bos);
   AddedTokens::Scope scope{options.parse_special, untrusted};
   for (std::size_t at = 0, from = 0;;) {
     const AddedTokens::Match match = impl_->added.find(text, from, at, scope);
     if (match.begin > at)
-      LITHE_RETURN_IF_ERROR(impl_->encode_plain(text.substr(at, match.begin - at), words, out));
+      LITHE_RETURN_IF_ERROR(impl_->encode_plain(text.substr(at, match.begin - at), at == 0, *words, out));
     if (match.id == kNoToken) break;
     // A text that brings its own BOS (a chat template's) gets no second one.
     const bool brings_bos = add_bos && out.size() == 1 && at == 0 && match.id == *impl_->bos;
@@ -127,19 +169,25 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
 Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, bool with_special) const {
   std::string text;
   text.reserve(ids.size() * 4);
+  bool first = true;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!impl_->tokens.contains(ids[i])) {
       return invalid("id {} at position {} is not in the vocabulary of {} tokens", ids[i], i, size());
     }
-    text += piece(ids[i], with_special);
+    const std::string_view part = piece(ids[i], with_special, first);
+    if (with_special || !is_special(impl_->tokens.type(ids[i]))) first = false;
+    text += part;
   }
   return text;
 }
 
-std::string_view Tokenizer::piece(TokenId id, bool with_special) const {
+std::string_view Tokenizer::piece(TokenId id, bool with_special, bool first) const {
   if (!impl_->tokens.contains(id)) return {};
   if (!with_special && is_special(impl_->tokens.type(id))) return {};
-  return impl_->tokens.bytes(id);
+  std::string_view piece = impl_->tokens.piece(id);
+  if (!first || impl_->first == Decoding::First::as_it_is || !piece.starts_with(' ')) return piece;
+  if (impl_->first == Decoding::First::without_space) return piece.substr(1);
+  return piece.substr(std::min(piece.find_first_not_of(' '), piece.size()));
 }
 
 std::optional<TokenId> Tokenizer::find(std::string_view token) const {
@@ -175,7 +223,8 @@ const std::set<TokenId>& Tokenizer::end_ids() const {
 std::string StreamDecoder::push(TokenId id) {
   std::string bytes = std::move(pending_);
   pending_.clear();
-  bytes += tokenizer_->piece(id, with_special_);
+  bytes += tokenizer_->piece(id, with_special_, first_);
+  if (with_special_ || !is_special(tokenizer_->type(id))) first_ = false;
   std::string out;
   const char* p = bytes.data();
   const char* const end = p + bytes.size();

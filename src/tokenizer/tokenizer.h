@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tokenizer/pipeline.h"
 
 namespace lithe::tokenizer {
 
@@ -31,16 +32,21 @@ enum class TokenType : std::uint8_t {
 struct AddedTokenRule {
   bool lstrip = false, rstrip = false;  // takes the white space before / after it along
   bool single_word = false;             // not inside a longer word
+  bool normalized = false;              // looked for in the normalised text; of control tokens not heeded
 };
 
 /// Everything that defines a vocabulary. Views must outlive create() only: the tokenizer copies what it
 /// keeps.
 struct VocabSpec {
-  std::string model;                     // tokenizer.ggml.model: "gpt2" = byte-level BPE
+  std::string model;                     // tokenizer.ggml.model: "gpt2" = byte-level BPE, "llama", "t5", "bert"
   std::string pre;                       // tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe", "qwen2", ...
-  std::vector<std::string_view> tokens;  // by id, in the byte-level alphabet for BPE
+  std::optional<Pipeline> pipeline;      // instead of what `model` and `pre` stand for
+  std::vector<std::string_view> tokens;  // by id, in the pipeline's alphabet
   std::vector<TokenType> types;          // by id; empty = all normal
   std::vector<std::string_view> merges;  // "left right", best first
+  std::vector<float> scores;             // by id, of SentencePiece's models
+  std::string_view charsmap;             // tokenizer.ggml.precompiled_charsmap
+  std::optional<bool> add_space_prefix, remove_extra_whitespaces;  // of SentencePiece's models
   std::optional<TokenId> bos, eos, eot, unk, pad;
   std::set<TokenId> extra_eos;  // further ids that end an answer (generation_config, <|im_end|>, ...)
   std::optional<bool> add_bos, add_eos;     // nothing: the default of `pre`
@@ -80,8 +86,9 @@ class Tokenizer {
   /// The bytes of the ids, control tokens left out unless `with_special`. Out-of-range ids are an error.
   Result<std::string> decode(std::span<const TokenId> ids, bool with_special = true) const;
 
-  /// The bytes of one id (empty for control tokens unless `with_special`); empty when out of range.
-  std::string_view piece(TokenId id, bool with_special = true) const;
+  /// The bytes of one id (empty for control tokens unless `with_special`); empty when out of range. `first`: at
+  /// the beginning of a text, where SentencePiece's tokens and BERT's lose the blank before them.
+  std::string_view piece(TokenId id, bool with_special = true, bool first = false) const;
   std::optional<TokenId> find(std::string_view token) const;  // by its written form, e.g. "<|im_end|>"
 
   std::int64_t size() const;
@@ -111,7 +118,7 @@ class StreamDecoder {
 
  private:
   const Tokenizer* tokenizer_;
-  bool with_special_;
+  bool with_special_, first_ = true;
   std::string pending_;  // an incomplete UTF-8 sequence, at most 3 bytes
 };
 

@@ -81,20 +81,20 @@ TEST(Bpe, EqualsTheDefinitionOnRandomVocabularies) {
     auto bpe = Bpe::create(*tokens, vocab.spec.merges, false);
     ASSERT_TRUE(bpe.ok()) << bpe.status().message();
     std::map<std::pair<TokenId, TokenId>, Rank> ranks;
-    for (Rank rank = 0; rank < bpe->merges().size(); ++rank) {
-      ranks.emplace(std::pair(bpe->merges().left(rank), bpe->merges().right(rank)), rank);
+    for (Rank rank = 0; rank < (*bpe)->merges().size(); ++rank) {
+      ranks.emplace(std::pair((*bpe)->merges().left(rank), (*bpe)->merges().right(rank)), rank);
     }
     std::array<TokenId, 256> byte_ids;
     for (std::size_t byte = 0; byte < 256; ++byte)
-      byte_ids[byte] = bpe->byte_id(static_cast<std::uint8_t>(byte));
-    whole += CharTable(*tokens, bpe->merges(), byte_ids).size();
-    WordEncoder encoder(*bpe, 4096);
+      byte_ids[byte] = (*bpe)->byte_id(static_cast<std::uint8_t>(byte));
+    whole += CharTable(*tokens, (*bpe)->merges(), byte_ids).size();
+    WordEncoder encoder(**bpe, 4096);
     for (int i = 0; i < 150; ++i, ++words) {
       std::string word;
       // Up to 60 characters: both ways of merging, and words that come again for the cache.
       for (std::size_t n = 1 + random.below(i % 10 == 0 ? 60 : 6); n-- > 0;)
         word += units[random.below(units.size())];
-      const std::vector<TokenId> expected = merge_by_definition(*bpe, ranks, word);
+      const std::vector<TokenId> expected = merge_by_definition(**bpe, ranks, word);
       std::vector<TokenId> plain, fast;
       encoder.encode_plainly(word, plain);
       ASSERT_EQ(plain, expected) << ::testing::PrintToString(word);
@@ -118,7 +118,7 @@ TEST(Bpe, BytesWithoutATokenVanish) {
   ASSERT_TRUE(tokens.ok());
   auto bpe = Bpe::create(*tokens, vocab.spec.merges, false);
   ASSERT_TRUE(bpe.ok());
-  WordEncoder encoder(*bpe, 0);
+  WordEncoder encoder(**bpe, 0);
   const auto encode = [&](std::string_view word) {
     std::vector<TokenId> ids;
     encoder.encode(word, word.data() + word.size(), ids);
@@ -145,7 +145,7 @@ TEST(CharTable, RefusesCharactersThatANeighbourBreaksUp) {
   ASSERT_TRUE(bpe.ok());
   std::array<TokenId, 256> byte_ids;
   for (std::size_t byte = 0; byte < 256; ++byte) byte_ids[byte] = static_cast<TokenId>(byte);
-  const CharTable chars(*tokens, bpe->merges(), byte_ids);
+  const CharTable chars(*tokens, (*bpe)->merges(), byte_ids);
   EXPECT_EQ(chars.size(), 2u);
   EXPECT_EQ(chars.find(" \xE4\xBD\xA0", 1, 3), kNoToken);
   EXPECT_EQ(chars.find("a\xE4\xBD\xA0", 1, 3), kNoToken);  // what a blank does counts for all of ASCII
