@@ -61,7 +61,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("texts", nargs="+")
     args = parser.parse_args()
-    reference = hf_reference.build(*hf_reference.read_gguf(args.model))
+    reference = hf_reference.build_vocabulary(hf_reference.read_vocabulary(args.model))
     print("| text | Lithe | Hugging Face | ratio | llama.cpp | ratio |\n|---|---|---|---|---|---|")
     for path in args.texts:
         text = pathlib.Path(path).read_text(encoding="utf-8", errors="replace")

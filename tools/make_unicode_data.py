@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_data.inc: the general category of every code point, as runs.
+"""Writes src/tokenizer/unicode_data.inc: the general category of every code point, as runs; and bert_data.inc.
 
 The categories are read out of the regular-expression engine of Hugging Face tokenizers, because equal ids
 need equal categories: Debian's PCRE2, utf8proc and Python each follow an older Unicode. A developer's tool;
@@ -54,8 +54,45 @@ def changed_by_nfc():
     return unsafe
 
 
+def young_to_bert(found):
+    """Code points whose category BERT's steps do not know: they follow a far older Unicode than the expressions do.
+
+    Asked of the reference: marks that strip_accents leaves, punctuation that is not cut off, controls that stay.
+    """
+    clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    accents = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True,
+                                         lowercase=False)
+    punctuation = pre_tokenizers.Punctuation("isolated")
+    young = []
+    for c in range(0x110000):
+        name, char = CATEGORIES[found[c]], chr(c)
+        if ((name == "Mn" and accents.normalize_str("a" + char) != "a") or
+            (name[0] == "P" and len(punctuation.pre_tokenize_str("a" + char)) == 1) or
+            (name == "Cf" and clean.normalize_str("a" + char) != "a")):
+            if young and young[-1][1] == c - 1:
+                young[-1][1] = c
+            else:
+                young.append([c, c])
+    return young
+
+
+def write_young(found):
+    path = pathlib.Path(__file__).resolve().parent.parent / "src/tokenizer/bert_data.inc"
+    lines, line = [], ""
+    for first, last in young_to_bert(found):
+        item = "{0x%X,0x%X}," % (first, last)
+        if len(line) + len(item) > 118:
+            lines.append(line)
+            line = ""
+        line += item
+    path.write_text(f"// Made by tools/make_unicode_data.py with tokenizers {tokenizers.__version__}: do not edit.\n"
+                    "// Marks, punctuation and format controls that BERT's steps do not know as such.\n" +
+                    "\n".join(lines + [line]) + "\n")
+
+
 def main():
     found = categories()
+    write_young(found)
     unsafe = changed_by_nfc()
     values = [category | (32 if flag else 0) for category, flag in zip(found, unsafe)]
     runs, start = [], 0

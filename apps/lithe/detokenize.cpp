@@ -89,7 +89,8 @@ Status run_detokenize(const DetokenizeFlags& flags) {
 
 Run add_detokenize(CLI::App& app) {
   auto flags = std::make_shared<DetokenizeFlags>();
-  app.add_option("-m,--model", flags->model, "Model file (GGUF); a vocabulary alone is enough")
+  app.add_option("-m,--model", flags->model,
+                 "Model file (GGUF) or Hugging Face folder; a vocabulary alone is enough")
       ->type_name("MODEL");
   app.add_option("ids", flags->ids, "Token ids, apart or with commas; without any, stdin")->type_name("IDS");
   app.add_flag("--no-special", flags->no_special, "Leave control tokens out");

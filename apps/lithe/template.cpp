@@ -4,22 +4,23 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "command.h"
 #include "console.h"
-#include "formats/gguf.h"
+#include "formats/hf_directory.h"
 #include "input.h"
 #include "template/chat_template.h"
 #include "values.h"
+#include "vocabulary.h"
 
 namespace lithe::app {
 namespace {
 
 using chat::ChatTemplate;
 using chat::Json;
-using formats::GgufFile;
 
 struct TemplateFlags {
-  std::string model, messages, tools, variables;
+  std::string model, name, messages, tools, variables;
   std::optional<std::string> bos_token, eos_token;
   std::optional<std::int64_t> now;
   bool no_generation_prompt = false, json = false;
@@ -31,31 +32,43 @@ struct Source {
   std::optional<std::string> bos_token, eos_token;
 };
 
-Result<std::optional<std::string>> special_token(const GgufFile& file, const char* key) {
-  LITHE_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> id, file.metadata().optional_uint(key));
-  const auto* tokens = file.metadata().string_array("tokenizer.ggml.tokens");
+Result<std::optional<std::string>> special_token(const formats::Metadata& metadata, const char* key) {
+  LITHE_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> id, metadata.optional_uint(key));
+  const auto* tokens = metadata.string_array("tokenizer.ggml.tokens");
   if (!id || tokens == nullptr) return std::optional<std::string>();
   if (*id >= tokens->size()) return corrupt("{} is {}, but there are {} tokens", key, *id, tokens->size());
   return std::optional(std::string((*tokens)[*id]));
 }
 
-Result<Source> read_source(const std::string& path) {
+Result<Source> read_source(const std::string& path, const std::string& name) {
   constexpr std::string_view kGgufMagic = "GGUF";
-  LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
-  const auto bytes = file.bytes();
-  const bool is_gguf = bytes.size() >= kGgufMagic.size() &&
-                       std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
-  if (!is_gguf) {
-    Source source;
-    LITHE_ASSIGN_OR_RETURN(source.text, read_file(path));
-    return source;
+  if (!formats::is_hf_directory(path)) {
+    LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+    const auto bytes = file.bytes();
+    const bool is_gguf = bytes.size() >= kGgufMagic.size() &&
+                         std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
+    if (!is_gguf) {
+      Source source;
+      LITHE_ASSIGN_OR_RETURN(source.text, read_file(path));
+      return source;
+    }
   }
-  LITHE_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::open(path));
-  LITHE_ASSIGN_OR_RETURN(const auto text, gguf.metadata().optional_string("tokenizer.chat_template"));
-  if (!text) return not_found("{} has no chat template (tokenizer.chat_template)", path);
+  LITHE_ASSIGN_OR_RETURN(const VocabularySource vocabulary, VocabularySource::open(path));
+  const formats::Metadata& metadata = vocabulary.metadata();
+  const std::string key = name.empty() ? "tokenizer.chat_template" : "tokenizer.chat_template." + name;
+  LITHE_ASSIGN_OR_RETURN(const auto text, metadata.optional_string(key));
+  if (!text) {
+    std::string others;
+    if (const auto* names = metadata.string_array("tokenizer.chat_templates")) {
+      for (const std::string_view other : *names)
+        others += (others.empty() ? "; it has " : ", ") + printable(other);
+    }
+    return not_found("{} has no chat template{} ({}){}", path, name.empty() ? "" : " of that name", key,
+                     others);
+  }
   Source source{std::string(*text), {}, {}};
-  LITHE_ASSIGN_OR_RETURN(source.bos_token, special_token(gguf, "tokenizer.ggml.bos_token_id"));
-  LITHE_ASSIGN_OR_RETURN(source.eos_token, special_token(gguf, "tokenizer.ggml.eos_token_id"));
+  LITHE_ASSIGN_OR_RETURN(source.bos_token, special_token(metadata, "tokenizer.ggml.bos_token_id"));
+  LITHE_ASSIGN_OR_RETURN(source.eos_token, special_token(metadata, "tokenizer.ggml.eos_token_id"));
   return source;
 }
 
@@ -114,7 +127,7 @@ Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
 }
 
 Status run_template(const TemplateFlags& flags) {
-  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model));
+  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model, flags.name));
   LITHE_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::parse(source.text));
   LITHE_ASSIGN_OR_RETURN(const Json context, make_context(flags, source));
   LITHE_ASSIGN_OR_RETURN(const chat::Rendered rendered, chat_template.render(context, flags.now));
@@ -128,9 +141,12 @@ Status run_template(const TemplateFlags& flags) {
 Run add_template(CLI::App& app) {
   auto flags = std::make_shared<TemplateFlags>();
   app.add_option("-m,--model,model", flags->model,
-                 "Model file (GGUF) whose template is used, or a template file")
+                 "Model file (GGUF) or Hugging Face folder whose template is used, or a template file")
       ->required()
       ->type_name("MODEL|TEMPLATE.jinja");
+  app.add_option("--template-name", flags->name,
+                 "One of several templates of a model, such as tool_use or rag")
+      ->type_name("NAME");
   app.add_option("--messages", flags->messages,
                  "The conversation: a JSON list of messages, or an object that holds it; - is stdin")
       ->required()

@@ -46,7 +46,8 @@ Status run_tokenize(const TokenizeFlags& flags) {
 
 Run add_tokenize(CLI::App& app) {
   auto flags = std::make_shared<TokenizeFlags>();
-  app.add_option("-m,--model", flags->model, "Model file (GGUF); a vocabulary alone is enough")
+  app.add_option("-m,--model", flags->model,
+                 "Model file (GGUF) or Hugging Face folder; a vocabulary alone is enough")
       ->type_name("MODEL");
   app.add_option("text", flags->text, "The text; without one and without --file, stdin")->type_name("TEXT");
   app.add_option("-f,--file", flags->file, "Read the text from a file (- for stdin), to the last byte")

@@ -26,6 +26,9 @@ void append_string(std::string& out, std::string_view text) {
 constexpr std::uint32_t type_of(bool) {
   return kBool;
 }
+constexpr std::uint32_t type_of(std::uint8_t) {
+  return kU8;
+}
 constexpr std::uint32_t type_of(std::int32_t) {
   return kI32;
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "models/binding.h"
 #include "models/hf_config.h"
+#include "models/hf_vocab.h"
 
 namespace lithe::models {
 namespace {
@@ -89,6 +90,9 @@ Status HfModel::read_parameters(const Family& family) {
   config.metadata.add("general.architecture", std::string(family.name));
   config.metadata.add("general.name", model_name(path_));
   LITHE_RETURN_IF_ERROR(family.import(config));
+  // Weights can be converted and measured without a tokenizer.
+  const Status vocabulary = add_hf_vocabulary(directory_, config.metadata);
+  if (!vocabulary.ok() && vocabulary.code() != Code::not_found) return vocabulary;
   LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
   LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));
   spec_.tied_head = ties_embedding(config, directory_);

@@ -22,8 +22,8 @@ class Bpe final : public Model {
  public:
   /// `tokens` must outlive the result. `ignore_merges`: a word that is a token is that token, whatever the
   /// merges say.
-  static Result<std::unique_ptr<Bpe>> create(const TokenTable& tokens, std::span<const std::string_view> merges,
-                                             bool ignore_merges);
+  static Result<std::unique_ptr<Bpe>> create(const TokenTable& tokens,
+                                             std::span<const std::string_view> merges, bool ignore_merges);
   std::unique_ptr<Encoder> encoder(std::size_t text_size) const override;
 
   const MergeTable& merges() const { return merges_; }

@@ -9,12 +9,14 @@
 
 namespace lithe::tokenizer {
 
-Fallback Fallback::create(const TokenTable& tokens, bool use_bytes, std::optional<TokenId> unknown, bool fuse) {
+Fallback Fallback::create(const TokenTable& tokens, bool use_bytes, std::optional<TokenId> unknown,
+                          bool fuse) {
   Fallback out;
   out.use_bytes = use_bytes;
   out.unknown = unknown.value_or(kNoToken);
   out.fuse = fuse;
-  for (std::size_t byte = 0; byte < 256; ++byte) out.bytes[byte] = tokens.byte_token(static_cast<std::uint8_t>(byte));
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    out.bytes[byte] = tokens.byte_token(static_cast<std::uint8_t>(byte));
   return out;
 }
 
@@ -41,7 +43,8 @@ TokenId find(const TokenTable& tokens, std::string_view bytes) {
 /// Cuts words into parts and remembers those.
 class PartEncoder : public Encoder {
  public:
-  PartEncoder(const TokenTable& tokens, const JoinTable& joins, const Fallback& fallback, std::size_t text_size)
+  PartEncoder(const TokenTable& tokens, const JoinTable& joins, const Fallback& fallback,
+              std::size_t text_size)
       : tokens_(tokens), joins_(joins), fallback_(fallback), cache_(text_size) {
     // Where characters vanish, their neighbours meet: no cuts then.
     cuts_ = fallback.use_bytes || fallback.unknown != kNoToken;
@@ -57,7 +60,8 @@ class PartEncoder : public Encoder {
       encode_part_cached(part, readable_end, out);
       if (fallback_.fuse && fallback_.unknown != kNoToken && out.size() > before) {
         const bool ends_unknown = out.back() == fallback_.unknown;
-        if (after_unknown && out[before] == fallback_.unknown) out.erase(out.begin() + static_cast<std::ptrdiff_t>(before));
+        if (after_unknown && out[before] == fallback_.unknown)
+          out.erase(out.begin() + static_cast<std::ptrdiff_t>(before));
         after_unknown = ends_unknown;
       }
       p = stop;
@@ -106,7 +110,8 @@ class ScoredEncoder final : public PartEncoder {
     const char* text;
     Merged operator()(const TextSymbol& left, const TextSymbol& right) const {
       const TokenId id = find(*model.tokens_, {text + left.begin, std::size_t{left.size} + right.size});
-      return id == kNoToken ? Merged{kNoRank, kNoToken} : Merged{model.order_[static_cast<std::size_t>(id)], id};
+      return id == kNoToken ? Merged{kNoRank, kNoToken}
+                            : Merged{model.order_[static_cast<std::size_t>(id)], id};
     }
   };
 
@@ -134,7 +139,7 @@ class ScoredEncoder final : public PartEncoder {
   MergeLoop<Rules> loop_;
 };
 
-Result<std::unique_ptr<ScoredBpe>> ScoredBpe::create(const TokenTable& tokens, std::span<const float> scores,
+Result<std::unique_ptr<ScoredBpe>> ScoredBpe::create(const TokenTable& tokens, std::span<const double> scores,
                                                      const Fallback& fallback) {
   if (scores.size() != tokens.size()) return corrupt("{} tokens but {} scores", tokens.size(), scores.size());
   for (std::size_t id = 0; id < scores.size(); ++id) {
@@ -211,8 +216,9 @@ class ListedEncoder final : public PartEncoder {
   MergeLoop<Rules> loop_;
 };
 
-Result<std::unique_ptr<CharBpe>> CharBpe::create(const TokenTable& tokens, std::span<const std::string_view> merges,
-                                                 bool ignore_merges, const Fallback& fallback) {
+Result<std::unique_ptr<CharBpe>> CharBpe::create(const TokenTable& tokens,
+                                                 std::span<const std::string_view> merges, bool ignore_merges,
+                                                 const Fallback& fallback) {
   std::unique_ptr<CharBpe> model(new CharBpe(tokens, fallback));
   LITHE_ASSIGN_OR_RETURN(model->merges_, MergeTable::create(merges, tokens));
   model->ignore_merges_ = ignore_merges;

@@ -33,7 +33,7 @@ struct Fallback {
 class ScoredBpe final : public Model {
  public:
   /// `tokens` must outlive the result. corrupt: as many scores as not tokens, or one that is no number.
-  static Result<std::unique_ptr<ScoredBpe>> create(const TokenTable& tokens, std::span<const float> scores,
+  static Result<std::unique_ptr<ScoredBpe>> create(const TokenTable& tokens, std::span<const double> scores,
                                                    const Fallback& fallback);
   std::unique_ptr<Encoder> encoder(std::size_t text_size) const override;
 

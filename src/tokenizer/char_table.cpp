@@ -200,9 +200,10 @@ CharTable::CharTable(const TokenTable& tokens, const MergeTable& merges,
     : entries_(Builder(tokens, merges, byte_ids).build()) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const bool ascii = byte < 0x80, vanishes = byte_ids[byte] == kNoToken;
-    before_[byte] = vanishes ? kNotAfterAscii | kNotAfterOther : ascii ? kNotAfterAscii : kNotAfterOther;
-    after_[byte] = vanishes ? kNotBeforeAscii | kNotBeforeOther : ascii ? kNotBeforeAscii : kNotBeforeOther;
+    before_[byte] = vanishes ? kAlways : ascii ? kNotAfterAscii : kNotAfterOther;
+    after_[byte] = vanishes ? kAlways : ascii ? kNotBeforeAscii : kNotBeforeOther;
   }
+  for (std::uint32_t& entry : entries_) entry |= kAlways;
   count_ = static_cast<std::size_t>(std::count_if(entries_.begin(), entries_.end(),
                                                   [](std::uint32_t entry) { return (entry & kNever) == 0; }));
 }

@@ -49,11 +49,11 @@ class CharTable {
   // An entry: the id in 20 bits, then where the character may not start whole.
   static constexpr std::uint32_t kIdMask = (1u << 20) - 1, kNotAfterAscii = 1u << 20,
                                  kNotAfterOther = 1u << 21, kNotBeforeAscii = 1u << 22,
-                                 kNotBeforeOther = 1u << 23, kNever = 1u << 24;
+                                 kNotBeforeOther = 1u << 23, kNever = 1u << 24, kAlways = 1u << 25;
   class Builder;
   std::vector<std::uint32_t> entries_;  // [0x10000] by code point
-  /// By the neighbouring byte: the flag that forbids. A neighbour without a token vanishes, and anything may
-  /// stand next to the character then: both flags.
+  /// By the neighbouring byte: the flag that forbids. A neighbour without a token vanishes, and even a byte of
+  /// the middle of a character may stand next to this one then: the flag that every entry has.
   std::array<std::uint32_t, 256> before_{}, after_{};
   std::size_t count_ = 0;
 };

@@ -7,6 +7,11 @@
 #include "tokenizer/unicode.h"
 
 namespace lithe::tokenizer {
+namespace {
+
+constexpr std::size_t kLongest = 256;  // of a replacement; a crafted map could blow a text up
+
+}  // namespace
 
 Result<CharsMap> CharsMap::parse(std::string_view blob) {
   CharsMap map;
@@ -28,7 +33,9 @@ Result<CharsMap> CharsMap::parse(std::string_view blob) {
 
 CharsMap::Found CharsMap::find(std::string_view text, bool longest) const {
   // A unit: the byte that leads to it, whether a value hangs on it, and where its children lie (Darts-clone).
-  const auto offset = [](std::uint32_t unit) -> std::uint32_t { return (unit >> 10) << ((unit & 1u << 9) >> 6); };
+  const auto offset = [](std::uint32_t unit) -> std::uint32_t {
+    return (unit >> 10) << ((unit & 1u << 9) >> 6);
+  };
   Found found;
   std::uint32_t at = offset(units_[0]);
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -38,11 +45,14 @@ CharsMap::Found CharsMap::find(std::string_view text, bool longest) const {
     const std::uint32_t unit = units_[at];
     if ((unit & (1u << 31 | 0xFF)) != byte) break;
     at ^= offset(unit);
-    if ((unit >> 8 & 1) == 0) continue;
+    const bool whole = i + 1 == text.size() || (text[i + 1] & 0xC0) != 0x80;  // not within a character
+    if ((unit >> 8 & 1) == 0 || !whole) continue;
     if (at >= units_.size()) break;
     const std::uint32_t begin = units_[at] & ~(1u << 31);
     if (begin >= replacements_.size()) break;
-    found = {i + 1, std::string_view(replacements_.data() + begin)};  // the last one ends with NUL, too
+    const std::string_view replacement(replacements_.data() + begin);  // the last one ends with NUL, too
+    if (replacement.size() > kLongest || valid_utf8_prefix(replacement) != replacement.size()) break;
+    found = {i + 1, replacement};
     if (!longest) break;
   }
   return found;

@@ -20,6 +20,10 @@ constexpr CodeRange kHan[] = {{0x2E80, 0x2E99},   {0x2E9B, 0x2EF3},   {0x2F00, 0
                               {0x2B820, 0x2CEA1}, {0x2CEB0, 0x2EBE0}, {0x2EBF0, 0x2EE5D}, {0x2F800, 0x2FA1D},
                               {0x30000, 0x3134A}, {0x31350, 0x323AF}};
 
+constexpr CodeRange kYoungToBert[] = {
+#include "tokenizer/bert_data.inc"
+};
+
 /// Each category's ranges, found in one walk over Unicode: a pattern asks for a dozen of them.
 const std::array<CodeSet, kCategories.size()>& category_sets() {
   static const auto sets = [] {
@@ -55,6 +59,13 @@ std::optional<CodeSet> CodeSet::property(std::string_view name) {
     for (const CodeRange& range : kHan) set.add(range.first, range.last);
     return set;
   }
+  if (name == "BertPunctuation") {
+    for (const char c : std::string_view("$+<=>^`|~"))
+      set.add(static_cast<std::uint32_t>(c), static_cast<std::uint32_t>(c));
+    for (const std::uint32_t was : {0x166Du, 0x111C9u}) set.add(was, was);  // no longer is
+    set.add(property("P")->intersection(young_to_bert().complement()));
+    return set;
+  }
   if (name.empty() || name.size() > 2) return std::nullopt;
   bool known = false;
   for (std::size_t i = 0; i < kCategories.size(); ++i) {
@@ -63,6 +74,21 @@ std::optional<CodeSet> CodeSet::property(std::string_view name) {
     known = true;
   }
   return known ? std::optional(set) : std::nullopt;
+}
+
+const CodeSet& CodeSet::young_to_bert() {
+  static const CodeSet set = [] {
+    CodeSet out;
+    for (const CodeRange& range : kYoungToBert) out.add(range.first, range.last);
+    return out;
+  }();
+  return set;
+}
+
+bool CodeSet::contains(std::uint32_t point) const {
+  const auto after = std::partition_point(ranges_.begin(), ranges_.end(),
+                                          [&](const CodeRange& range) { return range.last < point; });
+  return after != ranges_.end() && after->first <= point;
 }
 
 void CodeSet::add(std::uint32_t first, std::uint32_t last) {

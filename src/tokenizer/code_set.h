@@ -23,8 +23,12 @@ class CodeSet {
   static CodeSet all() { return {{0, 0x10FFFF}}; }
   static CodeSet white_space();  // \s
   static CodeSet word();         // \w: letters, marks, decimal digits, connectors
-  /// "L", "Lu", "N", ..., "Han": a general category or the script Han. Nothing for other properties.
+  /// "L", "Lu", "N", ..., "Han": a general category or the script Han; "BertPunctuation": what BERT's steps and
+  /// Hugging Face's Punctuation cut off. Nothing for other properties.
   static std::optional<CodeSet> property(std::string_view name);
+
+  /// Marks, punctuation and format controls younger than the Unicode that BERT's steps follow.
+  static const CodeSet& young_to_bert();
 
   void add(std::uint32_t first, std::uint32_t last);
   void add(const CodeSet& other);
@@ -34,6 +38,7 @@ class CodeSet {
   /// holds a letter beyond ASCII singly, whose case is not known here.
   bool add_other_case();
 
+  bool contains(std::uint32_t point) const;
   const std::vector<CodeRange>& ranges() const { return ranges_; }
   friend bool operator==(const CodeSet&, const CodeSet&) = default;
 

@@ -77,7 +77,8 @@ class WordCache {
   /// Appends the ids and says so if the word is known.
   bool find(const Key& key, std::vector<TokenId>& out) const {
     const Entry& entry = entries_[(key.hash >> 20) & mask_];
-    if (entry.low != key.low || entry.high != key.high || entry.size != key.size || entry.count == 0) return false;
+    if (entry.low != key.low || entry.high != key.high || entry.size != key.size || entry.count == 0)
+      return false;
     // Three are written whatever the count, and the rest cut off: no branch to predict.
     const std::size_t before = out.size();
     out.resize(before + kIds);
@@ -94,7 +95,7 @@ class WordCache {
 
  private:
   static constexpr std::size_t kMinText = 256, kMaxEntries = 1 << 13;
-  struct Entry {                // half a cache line
+  struct Entry {  // half a cache line
     std::uint64_t low, high;
     std::uint16_t size, count;  // count 0: free
     TokenId ids[kIds];

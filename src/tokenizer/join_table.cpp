@@ -11,7 +11,8 @@ JoinTable::JoinTable(const TokenTable& tokens) {
   bits_.assign(((1 << 14) + hashed) / 64, 0);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
-    if (tokens.type(id) != TokenType::normal) continue;
+    // Merges may pass through tokens that are looked for before.
+    if (tokens.type(id) != TokenType::normal && tokens.type(id) != TokenType::user_defined) continue;
     const std::string_view bytes = tokens.bytes(id);
     if (valid_utf8_prefix(bytes) != bytes.size()) continue;  // never found in a text, which is valid
     std::uint32_t previous = 0;

@@ -19,7 +19,6 @@ namespace lithe::tokenizer {
 class JoinTable {
  public:
   JoinTable() = default;
-  /// Of the tokens that find_bytes() knows.
   explicit JoinTable(const TokenTable& tokens);
 
   /// The end of the part that begins at `p`, before `end`.

@@ -35,7 +35,8 @@ class MergeLoop {
     links_.resize(count);
     heap_.clear();
     for (std::size_t i = 0; i < count; ++i) {
-      links_[i] = {static_cast<std::int32_t>(i) - 1, i + 1 < count ? static_cast<std::int32_t>(i + 1) : -1,
+      links_[i] = {static_cast<std::int32_t>(i) - 1,
+                   i + 1 < count ? static_cast<std::int32_t>(i + 1) : -1,
                    {kNoRank, kNoToken}};
       if (i + 1 < count) links_[i].merged = rules(symbols[i], symbols[i + 1]);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "tokenizer/code_set.h"
 #include "tokenizer/unicode.h"
 
 namespace lithe::tokenizer {
@@ -26,28 +27,55 @@ const char* find_unsafe(const char* p, const char* end) {
   return end;
 }
 
+/// Characters that decompose or move in newer versions of Unicode than the reference's normaliser follows, which
+/// leaves them alone. Of NFC the unicode table knows.
+constexpr CodeRange kInert[] = {
+    {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
+    {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0xECE, 0xECE},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},
+    {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},   {0xA7F1, 0xA7F4},   {0xA82C, 0xA82C},   {0xAB69, 0xAB69},
+    {0x105C9, 0x105C9}, {0x105E4, 0x105E4}, {0x10781, 0x107BA}, {0x10D24, 0x10D27}, {0x10D69, 0x10D6D},
+    {0x10EAB, 0x10EAC}, {0x10EFC, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070},
+    {0x1133B, 0x1133B}, {0x11383, 0x11391}, {0x113C5, 0x113D0}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
+    {0x11938, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
+    {0x11D42, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16121, 0x1612F}, {0x16D68, 0x16D6A},
+    {0x16FF0, 0x16FF1}, {0x1CCD6, 0x1CCF9}, {0x1E030, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
+    {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
+};
+
+bool is_inert(std::uint32_t point) {
+  const auto* const after = std::partition_point(
+      std::begin(kInert), std::end(kInert), [point](const CodeRange& range) { return range.last < point; });
+  return after != std::end(kInert) && after->first <= point;
+}
+
 /// A form of [begin, end): decompose, sort runs of marks, compose. utf8proc's own driver sorts by swapping
 /// neighbours, quadratic in a run of marks; here the runs are sorted properly.
 Status append_form(const char* begin, const char* end, NormalForm form, std::vector<utf8proc_int32_t>& points,
                    std::string& out) {
-  const auto options =
-      static_cast<utf8proc_option_t>(form.compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT : UTF8PROC_DECOMPOSE);
+  const auto options = static_cast<utf8proc_option_t>(form.compatible ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT
+                                                                      : UTF8PROC_DECOMPOSE);
   points.clear();
   for (const char* p = begin; p < end;) {
     const std::uint32_t length = utf8_length(static_cast<std::uint8_t>(*p));
+    const std::uint32_t point = utf8_decode(p, length);
+    if (is_inert(point)) {
+      points.push_back(static_cast<utf8proc_int32_t>(point));
+      p += length;
+      continue;
+    }
     utf8proc_int32_t parts[32];  // the longest decomposition has 4 (18 for compatibility)
     int boundary = 0;
-    const utf8proc_ssize_t count =
-        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(utf8_decode(p, length)), parts,
-                                std::size(parts), options, &boundary);
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(point), parts,
+                                                           std::size(parts), options, &boundary);
     if (count < 0 || count > static_cast<utf8proc_ssize_t>(std::size(parts))) {
       return internal("normalising text: {}", utf8proc_errmsg(count));
     }
     points.insert(points.end(), parts, parts + count);
     p += length;
   }
-  const auto mark_class = [](utf8proc_int32_t point) {
-    return utf8proc_get_property(point)->combining_class;
+  const auto mark_class = [](utf8proc_int32_t point) -> utf8proc_propval_t {
+    return is_inert(static_cast<std::uint32_t>(point)) ? utf8proc_propval_t{0}
+                                                       : utf8proc_get_property(point)->combining_class;
   };
   for (auto first = points.begin(); first != points.end();) {
     if (mark_class(*first) == 0) {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "tokenizer/code_set.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/unicode.h"
 
@@ -12,6 +13,9 @@ namespace {
 
 using StepKind = NormalizerStep::Kind;
 
+// Steps come from files, and each may lengthen what the one before made.
+constexpr std::size_t kLongestText = 256, kLeastRoom = 1 << 16, kMostGrowth = 64;
+
 /// visit(code point, its bytes) for each character.
 template <typename Visit>
 void each_character(std::string_view text, Visit visit) {
@@ -19,6 +23,23 @@ void each_character(std::string_view text, Visit visit) {
     const std::uint32_t length = utf8_length(static_cast<std::uint8_t>(text[at]));
     visit(utf8_decode(text.data() + at, length), text.substr(at, length));
     at += length;
+  }
+}
+
+/// With the letters of Unicode 16, which utf8proc may not know yet.
+std::uint32_t lower_case_of(std::uint32_t point) {
+  if (point >= 0x10D50 && point <= 0x10D65) return point + 0x20;
+  switch (point) {
+    case 0x1C89:
+    case 0xA7CC:
+    case 0xA7DA:
+      return point + 1;
+    case 0xA7CB:
+      return 0x264;
+    case 0xA7DC:
+      return 0x19B;
+    default:
+      return static_cast<std::uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(point)));
   }
 }
 
@@ -31,7 +52,7 @@ std::string lowercase(std::string_view text) {
     } else if (point == 0x130) {
       out += "i\xCC\x87";  // the one letter whose lower case is two
     } else {
-      utf8_append(static_cast<std::uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(point))), out);
+      utf8_append(lower_case_of(point), out);
     }
   });
   return out;
@@ -56,21 +77,21 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   return text;
 }
 
-std::string without(std::string_view text, Category first, Category last) {
-  std::string out;
-  each_character(text, [&](std::uint32_t point, std::string_view bytes) {
-    const Category category = UnicodeTable::get().category(point);
-    if (category < first || category > last) out += bytes;
-  });
-  return out;
-}
-
 /// BERT's own list, with the gap that the reference has.
 bool is_chinese(std::uint32_t point) {
-  const auto between = [point](std::uint32_t first, std::uint32_t last) { return first <= point && point <= last; };
+  const auto between = [point](std::uint32_t first, std::uint32_t last) {
+    return first <= point && point <= last;
+  };
   return between(0x4E00, 0x9FFF) || between(0x3400, 0x4DBF) || between(0x20000, 0x2A6DF) ||
          between(0x2A700, 0x2B73F) || between(0x2B740, 0x2B81F) || between(0x2B920, 0x2CEAF) ||
          between(0xF900, 0xFAFF) || between(0x2F800, 0x2FA1F);
+}
+
+/// By the older Unicode of the reference's steps.
+Category bert_category(std::uint32_t point) {
+  const Category category = UnicodeTable::get().category(point);
+  const bool asked = category == Category::Mn || category == Category::Cf;
+  return asked && CodeSet::young_to_bert().contains(point) ? Category::Cn : category;
 }
 
 Result<std::string> bert(const NormalizerStep& step, std::string_view text) {
@@ -78,13 +99,14 @@ Result<std::string> bert(const NormalizerStep& step, std::string_view text) {
   out.reserve(text.size() + 16);
   each_character(text, [&](std::uint32_t point, std::string_view bytes) {
     if (step.clean) {
+      const Category category = bert_category(point);
+      const bool line = point == '\t' || point == '\n' || point == '\r';  // other control characters vanish
+      const bool control = category == Category::Cc || category == Category::Cf || category == Category::Co;
+      if (point == 0xFFFD || (control && !line)) return;
       if (is_space(point)) {
         out += ' ';
         return;
       }
-      const Category category = UnicodeTable::get().category(point);
-      const bool control = category == Category::Cc || category == Category::Cf || category == Category::Co;
-      if (point == 0 || point == 0xFFFD || control) return;
     }
     const bool apart = step.cjk && is_chinese(point);
     if (apart) out += ' ';
@@ -93,7 +115,11 @@ Result<std::string> bert(const NormalizerStep& step, std::string_view text) {
   });
   if (step.accents) {
     LITHE_ASSIGN_OR_RETURN(out, normalize_form(out, {.compose = false, .compatible = false}));
-    out = without(out, Category::Mn, Category::Mn);
+    std::string plain;
+    each_character(out, [&](std::uint32_t point, std::string_view bytes) {
+      if (bert_category(point) != Category::Mn) plain += bytes;
+    });
+    out = std::move(plain);
   }
   return step.lower ? lowercase(out) : out;
 }
@@ -127,6 +153,9 @@ std::optional<std::string> replaced(std::string_view text, std::string_view from
 Result<Normalizer> Normalizer::create(std::span<const NormalizerStep> steps) {
   Normalizer normalizer;
   for (const NormalizerStep& what : steps) {
+    if (what.kind != StepKind::charsmap && what.text.size() > kLongestText)
+      return unsupported("a normaliser that puts in {} bytes: at most {} are supported", what.text.size(),
+                         kLongestText);
     Step step{what, {}, {}};
     if (what.kind == StepKind::replace && what.regex) {
       LITHE_ASSIGN_OR_RETURN(Pattern pattern, Pattern::compile(what.pattern));
@@ -163,7 +192,11 @@ Status Normalizer::apply_step(const Step& step, std::string_view text, std::opti
       out = strip(text, what.left, what.right);
       return {};
     case StepKind::strip_accents:
-      out = without(text, Category::Mn, Category::Me);
+      out.emplace();
+      each_character(text, [&](std::uint32_t point, std::string_view bytes) {
+        const Category category = bert_category(point);
+        if (category < Category::Mn || category > Category::Me) *out += bytes;
+      });
       return {};
     case StepKind::replace:
       if (step.pattern.empty()) {
@@ -202,6 +235,8 @@ Result<std::optional<std::string>> Normalizer::apply(std::string_view text) cons
     std::optional<std::string> next;
     LITHE_RETURN_IF_ERROR(apply_step(step, now ? std::string_view(*now) : text, next));
     if (next) now = std::move(next);
+    if (now && now->size() > kLeastRoom + kMostGrowth * text.size())
+      return exhausted("a text of {} bytes grew to {} when it was normalised", text.size(), now->size());
   }
   return now;
 }

@@ -102,7 +102,8 @@ Result<Pattern> Pattern::compile(std::string_view pattern, Engine engine) {
   return out;
 }
 
-Status Pattern::pcre2_matches(std::string_view text, FunctionRef<void(std::size_t, std::size_t)> visit) const {
+Status Pattern::pcre2_matches(std::string_view text,
+                              FunctionRef<void(std::size_t, std::size_t)> visit) const {
   Matcher matcher;
   if (!matcher.ok()) return exhausted("no memory to split a text");
   for (std::size_t at = 0; at < text.size();) {
@@ -134,7 +135,8 @@ Status Pattern::matches(std::string_view text, FunctionRef<void(std::size_t, std
   return {};
 }
 
-Result<PatternSplitter> PatternSplitter::create(std::span<const char* const> patterns, Pattern::Engine engine) {
+Result<PatternSplitter> PatternSplitter::create(std::span<const char* const> patterns,
+                                                Pattern::Engine engine) {
   PatternSplitter splitter;
   for (const char* pattern : patterns) {
     if (pattern == nullptr) break;
@@ -156,10 +158,11 @@ Result<std::vector<std::size_t>> PatternSplitter::split(std::string_view text) c
       const auto cut = [&](std::size_t at) {  // words are not empty
         if (at > begin && (ends.empty() || at > ends.back())) ends.push_back(at);
       };
-      LITHE_RETURN_IF_ERROR(pattern.matches(text.substr(begin, end - begin), [&](std::size_t from, std::size_t to) {
-        cut(begin + from);
-        cut(begin + to);
-      }));
+      LITHE_RETURN_IF_ERROR(
+          pattern.matches(text.substr(begin, end - begin), [&](std::size_t from, std::size_t to) {
+            cut(begin + from);
+            cut(begin + to);
+          }));
       cut(end);
       begin = end;
     }

@@ -25,7 +25,8 @@ Result<Pipeline> byte_level(const VocabSpec& spec) {
 
 /// What SentencePiece's normaliser does, the map aside.
 void add_spaces(const VocabSpec& spec, Pipeline& out) {
-  if (spec.remove_extra_whitespaces.value_or(false)) out.normalizers.push_back({.kind = StepKind::extra_spaces});
+  if (spec.remove_extra_whitespaces.value_or(false))
+    out.normalizers.push_back({.kind = StepKind::extra_spaces});
   if (!spec.add_space_prefix.value_or(true)) return;
   out.normalizers.push_back({.kind = StepKind::prepend, .text = " "});
   out.decoding.first = Decoding::First::without_space;
@@ -38,7 +39,7 @@ Pipeline sentencepiece(const VocabSpec& spec, ModelKind model) {
   out.byte_fallback = true;
   out.fuse_unknown = true;
   if (!spec.charsmap.empty()) {
-    out.normalizers.push_back({.kind = StepKind::charsmap, .text = std::string(spec.charsmap)});
+    out.normalizers.push_back({.kind = StepKind::charsmap, .text = spec.charsmap});
   }
   out.normalizers.push_back({.kind = StepKind::replace, .pattern = "\xE2\x96\x81", .text = " "});
   add_spaces(spec, out);
@@ -58,15 +59,17 @@ Pipeline gemma4() {
   return out;
 }
 
-Pipeline bert() {
+Pipeline bert(const VocabSpec& spec) {
   Pipeline out;
   out.alphabet = Alphabet::spaced;  // GGUF writes the blank before a word as U+2581
   out.model = ModelKind::word_piece;
-  out.normalizers.push_back({.kind = StepKind::bert});
+  out.normalizers.push_back({.kind = StepKind::bert,
+                             .accents = spec.strip_accents.value_or(spec.lowercase.value_or(true)),
+                             .lower = spec.lowercase.value_or(true)});
   out.splits.push_back({.text = R"(\s+)", .behavior = SplitStep::Behavior::removed});
-  out.splits.push_back({.text = R"([\p{P}$+<=>^`|~])"});
+  out.splits.push_back({.text = R"(\p{BertPunctuation})"});
   out.decoding.first = Decoding::First::without_space;
-  out.decoding.tidy = true;
+  out.decoding.tidy = out.decoding.added_apart = true;
   out.add_bos = out.add_eos = true;
   return out;
 }
@@ -80,10 +83,11 @@ Result<Pipeline> pipeline_of(const VocabSpec& spec) {
   }
   if (spec.model == "llama") return sentencepiece(spec, ModelKind::scored_bpe);
   if (spec.model == "t5") return sentencepiece(spec, ModelKind::unigram);
-  if (spec.model == "bert") return bert();
+  if (spec.model == "bert") return bert(spec);
   if (spec.model == "gemma4") return gemma4();
   return unsupported(
-      "tokenizer model {}: known are gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (unigram), bert (WordPiece) "
+      "tokenizer model {}: known are gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (unigram), bert "
+      "(WordPiece) "
       "and gemma4",
       in_quotes(spec.model));
 }

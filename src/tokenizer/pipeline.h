@@ -28,32 +28,42 @@ enum class ModelKind : std::uint8_t { byte_bpe, char_bpe, scored_bpe, unigram, w
 
 struct NormalizerStep {
   enum class Kind : std::uint8_t {
-    nfc, nfd, nfkc, nfkd,
+    nfc,
+    nfd,
+    nfkc,
+    nfkd,
     lowercase,
-    strip,         // white space at the ends
-    strip_accents, // marks
-    replace,       // `pattern` by `text`
-    prepend,       // `text`, unless the text is empty
-    bert,          // control characters, blanks around Chinese, accents, case
-    charsmap,      // SentencePiece's precompiled map, in `text`
-    extra_spaces,  // blanks at the ends, and all but one of a run
+    strip,          // white space at the ends
+    strip_accents,  // marks
+    replace,        // `pattern` by `text`
+    prepend,        // `text`, unless the text is empty
+    bert,           // control characters, blanks around Chinese, accents, case
+    charsmap,       // SentencePiece's precompiled map, in `text`
+    extra_spaces,   // blanks at the ends, and all but one of a run
   };
   Kind kind;
   std::string pattern = {}, text = {};
-  bool regex = false;                       // replace: the pattern is an expression, not a literal
-  bool left = true, right = true;           // strip
+  bool regex = false;              // replace: the pattern is an expression, not a literal
+  bool left = true, right = true;  // strip
   bool clean = true, cjk = true, accents = true, lower = true;  // bert
-  bool graphemes = false;                   // charsmap: by grapheme clusters, as Hugging Face reads it
+  bool graphemes = false;  // charsmap: by grapheme clusters, as Hugging Face reads it
 };
 
 struct SplitStep {
   enum class Kind : std::uint8_t {
     pattern,  // cut at the matches of `text`
     prefix,   // put `text` before a piece that does not begin with it
+    respace,  // a blank becomes `text`; in Alphabet::spaced the other way round
   };
-  enum class Behavior : std::uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+  enum class Behavior : std::uint8_t {
+    removed,
+    isolated,
+    merged_with_previous,
+    merged_with_next,
+    contiguous
+  };
   Kind kind = Kind::pattern;
-  std::string text;
+  std::string text = {};
   Behavior behavior = Behavior::isolated;
   bool invert = false;      // what lies between the matches counts as the matches
   bool only_first = false;  // prefix: at the very beginning of the input only
@@ -63,6 +73,7 @@ struct Decoding {
   enum class First : std::uint8_t { as_it_is, without_space, without_spaces };
   First first = First::as_it_is;  // what the first token of a text loses
   bool spaces_between = false;    // every token brings a blank before it
+  bool added_apart = false;       // added tokens do
   bool tidy = false;              // BERT's: no blank before punctuation and in contractions
   std::vector<std::pair<std::string, std::string>> replace;
 };

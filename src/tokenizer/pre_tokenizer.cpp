@@ -22,40 +22,45 @@ namespace {
   R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
 #define HAN_2 \
   R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
-#define SYMBOL_WORDS R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+#define SYMBOL_WORDS \
+  R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
 
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kLlama3 = CONTRACTIONS "|" LETTERS R"(|\p{N}{1,3}|)" OTHERS;
 constexpr const char* kQwen2 = CONTRACTIONS "|" LETTERS R"(|\p{N}|)" OTHERS;
-constexpr const char* kQwen35 = CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
-                                R"(\s*[\r\n]+|)" BLANKS;
-constexpr const char* kGpt4o =
-    CASED_1 CONTRACTIONS "?|" CASED_2 CONTRACTIONS R"(?|\p{N}{1,3}|)" CASED_OTHERS;
+constexpr const char* kQwen35 =
+    CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
+                 R"(\s*[\r\n]+|)" BLANKS;
+constexpr const char* kGpt4o = CASED_1 CONTRACTIONS "?|" CASED_2 CONTRACTIONS R"(?|\p{N}{1,3}|)" CASED_OTHERS;
 constexpr const char* kTekken = CASED_1 "|" CASED_2 R"(|\p{N}|)" CASED_OTHERS;
-constexpr const char* kKimi = R"([\p{Han}]+|)" HAN_1 CONTRACTIONS "?|" HAN_2 CONTRACTIONS R"(?|\p{N}{1,3}|)" OTHERS;
+constexpr const char* kKimi =
+    R"([\p{Han}]+|)" HAN_1 CONTRACTIONS "?|" HAN_2 CONTRACTIONS R"(?|\p{N}{1,3}|)" OTHERS;
 constexpr const char* kYoutu = CASED_1 CONTRACTIONS "?|" CASED_2 CONTRACTIONS R"(?|\p{N}|)" CASED_OTHERS;
 constexpr const char* kDeepSeek3 = SYMBOL_WORDS R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|)" BLANKS;
 constexpr const char* kSpark = SYMBOL_WORDS R"( ?[\p{P}\p{S}]+|[\r\n]|)" BLANKS;
 constexpr const char* kKana = R"([一-龥぀-ゟ゠-ヿ]+)";
 constexpr const char* kDeepSeekCjk = R"([一-龥ࠀ-一가-퟿]+)";
-constexpr const char* kDeepSeekLetters =
-    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ)"
-    R"(-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ)"
-    R"(-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐ)"
-    R"(ῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ)"
-    R"(-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-)"
-    R"(ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-)"
-    R"(𐳲𑢠-𑣟𞤀-𞥃]+)";
+constexpr const char* kDeepSeekLetters = R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ)"
+                                         R"(-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ)"
+                                         R"(-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐ)"
+                                         R"(ῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ)"
+                                         R"(-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-)"
+                                         R"(ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-)"
+                                         R"(𐳲𑢠-𑣟𞤀-𞥃]+)";
 constexpr const char* kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
-constexpr const char* kBailing = R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
-                                 R"(\s*[\r\n]|)" BLANKS;
-constexpr const char* kSeed = CONTRACTIONS "|" LETTERS R"(|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|)" BLANKS;
-constexpr const char* kJais2 = CONTRACTIONS "|" LETTERS R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
-                               R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|)"
-                               R"(\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
-constexpr const char* kExaoneMoe = CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|)"
-                                   R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|)" BLANKS;
-constexpr const char* kPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
+constexpr const char* kBailing =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
+    R"(\s*[\r\n]|)" BLANKS;
+constexpr const char* kSeed =
+    CONTRACTIONS "|" LETTERS R"(|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|)" BLANKS;
+constexpr const char* kJais2 =
+    CONTRACTIONS "|" LETTERS R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+                 R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|)"
+                 R"(\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
+constexpr const char* kExaoneMoe =
+    CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|)"
+                 R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|)" BLANKS;
+constexpr const char* kPunctuation = R"(\p{BertPunctuation}+)";
 constexpr const char* kNumber = R"(\p{N})";
 constexpr const char* kThreeDigits = R"([0-9][0-9][0-9])";
 
@@ -85,7 +90,7 @@ constexpr PreTokenizerRow kRows[] = {
      .split = split_qwen2,
      .nfc = true},
     {.names = {"stablelm2", "hunyuan", "solar-open", "grok-2"}, .patterns = {kQwen2}, .split = split_qwen2},
-    {.names = {"qwen35"}, .patterns = {kQwen35}, .nfc = true},
+    {.names = {"qwen35"}, .patterns = {kQwen35}},
     {.names = {"ufakzeka"}, .patterns = {LETTERS R"(|\p{N}|)" OTHERS}},
     {.names = {"laguna"}, .patterns = {R"([^\n]+|[\n]+)", kQwen2}},
     {.names = {"minicpm5"},
@@ -97,7 +102,9 @@ constexpr PreTokenizerRow kRows[] = {
     {.names = {"tekken"}, .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
     {.names = {"kimi-k2"}, .patterns = {kKimi}},
     {.names = {"youtu"},
-     .patterns = {R"([가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+)", kYoutu},
+     .patterns =
+         {R"([가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+)",
+          kYoutu},
      .ignore_merges = true},
     {.names = {"deepseek-llm"},
      .patterns = {R"([\r\n])", kDeepSeekLetters, R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)", kDeepSeekCjk,
@@ -107,13 +114,13 @@ constexpr PreTokenizerRow kRows[] = {
     {.names = {"deepseek-v3", "deepseek-r1", "hunyuan-dense", "joyai-llm", "hy_v4"},
      .patterns = {R"(\p{N}{1,3})", kKana, kDeepSeek3}},
     {.names = {"spark2_5"}, .patterns = {R"(\p{N}{1,3})", kKana, kSpark, kNumber}},
-    {.names = {"falcon"}, .patterns = {kPunctuation, kGpt2, R"(\p{N}+)", kThreeDigits}},
+    {.names = {"falcon"}, .patterns = {kPunctuation, kGpt2, kThreeDigits}},
     {.names = {"default"}, .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", kThreeDigits}},
     {.names = {"bloom", "poro-chat", "gpt3-finnish"}, .patterns = {kBloom}},
     {.names = {"viking"}, .patterns = {kBloom, kNumber}},
     {.names = {"chameleon"},
-     .patterns = {R"(<sentinel:[0-9]+>)", R"((IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z)", R"(([\t\n]|    |  ))", kNumber,
-                  R"([\p{P}!-/:-@\[-`{-~])", kGpt2},
+     .patterns = {R"(<sentinel:[0-9]+>)", R"((IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z)", R"(([\t\n]|    |  ))",
+                  kNumber, R"([\p{P}!-/:-@\[-`{-~])", kGpt2},
      .add_bos = true},
     {.names = {"superbpe"}, .patterns = {R"(\p{N}+)", R"((?=(\d{3})+(?!\d)))"}},
     {.names = {"bailingmoe", "bailingmoe2", "llada-moe"}, .patterns = {kBailing}},
@@ -170,6 +177,10 @@ std::span<const PreTokenizerRow> pre_tokenizer_rows() {
   return kRows;
 }
 
+const char* gpt2_pattern() {
+  return kGpt2;
+}
+
 const PreTokenizerRow* find_pre_tokenizer(std::string_view name) {
   if (name.empty()) return nullptr;
   for (const PreTokenizerRow& row : kRows) {
@@ -178,17 +189,20 @@ const PreTokenizerRow* find_pre_tokenizer(std::string_view name) {
   return nullptr;
 }
 
-const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns, bool nfc, bool ignore_merges) {
+const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns, bool nfc,
+                                          bool ignore_merges) {
+  const PreTokenizerRow* nearly = nullptr;
   for (const PreTokenizerRow& row : kRows) {
-    if (row.nfc != nfc || row.ignore_merges != ignore_merges) continue;
     std::size_t same = 0;
     while (same < patterns.size() && same < row.patterns.size() && row.patterns[same] != nullptr &&
            canonical(patterns[same]) == row.patterns[same]) {
       ++same;
     }
-    if (same == patterns.size() && (same == row.patterns.size() || row.patterns[same] == nullptr)) return &row;
+    if (same < patterns.size() || (same < row.patterns.size() && row.patterns[same] != nullptr)) continue;
+    if (row.nfc == nfc && row.ignore_merges == ignore_merges) return &row;
+    if (nearly == nullptr) nearly = &row;
   }
-  return nullptr;
+  return nearly;
 }
 
 std::string_view nearest_pre_tokenizer(std::string_view name) {

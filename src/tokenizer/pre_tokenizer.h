@@ -33,10 +33,12 @@ struct PreTokenizerRow {
 };
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows();
+const char* gpt2_pattern();
 /// nullptr if no row has this name.
 const PreTokenizerRow* find_pre_tokenizer(std::string_view name);
-/// The row with exactly these patterns and flags (the first such), or nullptr.
-const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns, bool nfc, bool ignore_merges);
+/// The row with exactly these patterns: the first with these flags, too, else the first; or nullptr.
+const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns, bool nfc,
+                                          bool ignore_merges);
 /// The known name that is most like it: for a message.
 std::string_view nearest_pre_tokenizer(std::string_view name);
 

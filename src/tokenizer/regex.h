@@ -45,14 +45,25 @@ class Regex {
 
  private:
   friend class RegexCompiler;
-  enum class Op : std::uint8_t { set, span, either, jump, look, look_not, word_edge, line_begin, line_end, accept };
+  enum class Op : std::uint8_t {
+    set,
+    span,
+    either,
+    jump,
+    look,
+    look_not,
+    word_edge,
+    line_begin,
+    line_end,
+    accept
+  };
   struct Instruction {
     Op op;
     bool possessive = false;
     std::uint8_t set = 0;
     std::uint32_t a = 0, b = 0;  // span: the least and the most; either, jump, look: where to
   };
-  struct Entry {  // one alternative of the whole pattern
+  struct Entry {              // one alternative of the whole pattern
     std::uint32_t pc, first;  // first: the sets that its first character may be in
     bool maybe_empty;
   };

@@ -186,9 +186,11 @@ Status Parser::quantify(Node& node) {
   } else {
     return {};
   }
-  if (!ends() && (pattern_[at_] == '?' || (range && pattern_[at_] == '+'))) return unknown("a lazy quantifier");
+  if (!ends() && (pattern_[at_] == '?' || (range && pattern_[at_] == '+')))
+    return unknown("a lazy quantifier");
   const bool possessive = take("+");
-  if (!ends() && (pattern_[at_] == '*' || pattern_[at_] == '+')) return unknown("a quantifier of a quantifier");
+  if (!ends() && (pattern_[at_] == '*' || pattern_[at_] == '+'))
+    return unknown("a quantifier of a quantifier");
   using enum Node::Kind;
   if (node.kind == look || node.kind == word_edge || node.kind == line_begin || node.kind == line_end)
     return unknown("a quantifier of a place");
@@ -264,17 +266,34 @@ Result<std::optional<std::uint32_t>> Parser::escape(CodeSet& set) {
   if (ends()) return unknown("a backslash at the end");
   const std::uint32_t c = take_point();
   switch (c) {
-    case 'r': return Point('\r');
-    case 'n': return Point('\n');
-    case 't': return Point('\t');
-    case 'f': return Point('\f');
-    case 'v': return Point('\v');
-    case 's': set.add(CodeSet::white_space()); return Point();
-    case 'S': set.add(CodeSet::white_space().complement()); return Point();
-    case 'd': set.add(*CodeSet::property("Nd")); return Point();
-    case 'D': set.add(CodeSet::property("Nd")->complement()); return Point();
-    case 'w': set.add(CodeSet::word()); return Point();
-    case 'W': set.add(CodeSet::word().complement()); return Point();
+    case 'r':
+      return Point('\r');
+    case 'n':
+      return Point('\n');
+    case 't':
+      return Point('\t');
+    case 'f':
+      return Point('\f');
+    case 'v':
+      return Point('\v');
+    case 's':
+      set.add(CodeSet::white_space());
+      return Point();
+    case 'S':
+      set.add(CodeSet::white_space().complement());
+      return Point();
+    case 'd':
+      set.add(*CodeSet::property("Nd"));
+      return Point();
+    case 'D':
+      set.add(CodeSet::property("Nd")->complement());
+      return Point();
+    case 'w':
+      set.add(CodeSet::word());
+      return Point();
+    case 'W':
+      set.add(CodeSet::word().complement());
+      return Point();
     case 'x': {
       const bool braces = take("{");
       LITHE_ASSIGN_OR_RETURN(const std::uint32_t value, braces ? hex(1, 6) : hex(2, 2));
@@ -316,7 +335,8 @@ class RegexCompiler {
   Status write(const Node& node);
   Status write_repeat(const Node& node);
   Status emit(Regex::Instruction instruction) {
-    if (regex_.code_.size() >= kMaxCode) return unsupported("a pattern that unrolls to more than {} steps", kMaxCode);
+    if (regex_.code_.size() >= kMaxCode)
+      return unsupported("a pattern that unrolls to more than {} steps", kMaxCode);
     regex_.code_.push_back(instruction);
     return {};
   }
@@ -403,7 +423,8 @@ Status RegexCompiler::write(const Node& node) {
 Status RegexCompiler::write_repeat(const Node& node) {
   const Node& part = node.parts[0];
   if (part.kind == Node::Kind::set) {
-    return emit({.op = Op::span, .possessive = node.possessive, .set = part.set, .a = node.least, .b = node.most});
+    return emit(
+        {.op = Op::span, .possessive = node.possessive, .set = part.set, .a = node.least, .b = node.most});
   }
   if (first_of(part).maybe_empty) return unsupported("a pattern that repeats what may be empty");
   for (std::uint32_t i = 0; i < node.least; ++i) LITHE_RETURN_IF_ERROR(write(part));
@@ -432,7 +453,8 @@ void RegexCompiler::spare_choices() {
     if (code[i].op != Op::span) continue;
     const Regex::Instruction& next = code[i + 1];
     const bool takes = next.op == Op::set || (next.op == Op::span && next.a > 0);
-    if (next.op == Op::accept || (takes && (overlaps_[code[i].set] >> next.set & 1) == 0)) code[i].possessive = true;
+    if (next.op == Op::accept || (takes && (overlaps_[code[i].set] >> next.set & 1) == 0))
+      code[i].possessive = true;
   }
 }
 
@@ -494,7 +516,8 @@ Result<Regex> RegexCompiler::compile(std::string_view pattern) {
     LITHE_RETURN_IF_ERROR(compiler.emit({.op = Op::accept}));
   }
   const auto word = parser.number_of(CodeSet::word());
-  const bool needs_word = std::ranges::any_of(regex.code_, [](const auto& i) { return i.op == Op::word_edge; });
+  const bool needs_word =
+      std::ranges::any_of(regex.code_, [](const auto& i) { return i.op == Op::word_edge; });
   if (!word && needs_word) return parser.unknown("too many different classes");
   regex.word_set_ = word.value_or(0);
   const std::vector<CodeSet>& sets = parser.sets();

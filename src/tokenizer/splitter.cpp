@@ -64,6 +64,7 @@ void arrange(std::vector<Segment>& segments, SplitStep::Behavior behavior) {
 
 Result<Splitter> Splitter::create(const Pipeline& pipeline) {
   Splitter splitter;
+  splitter.spaced_ = pipeline.alphabet == Alphabet::spaced;
   if (!pipeline.pre.empty()) {
     const PreTokenizerRow* row = find_pre_tokenizer(pipeline.pre);
     if (row == nullptr) return unsupported("pre-tokenizer {}", pipeline.pre);
@@ -89,7 +90,8 @@ Status Splitter::cut(const Step& step, Pieces& pieces) {
     std::size_t at = 0;
     const std::string_view text = pieces.text.substr(piece.begin, piece.end - piece.begin);
     const auto add = [&](std::size_t begin, std::size_t end, bool match) {
-      if (end > begin) segments.push_back({piece.begin + begin, piece.begin + end, match != step.what.invert});
+      if (end > begin)
+        segments.push_back({piece.begin + begin, piece.begin + end, match != step.what.invert});
     };
     LITHE_RETURN_IF_ERROR(step.pattern[0].matches(text, [&](std::size_t begin, std::size_t end) {
       add(at, begin, false);
@@ -102,6 +104,24 @@ Status Splitter::cut(const Step& step, Pieces& pieces) {
   }
   pieces.list = std::move(out);
   return {};
+}
+
+void Splitter::respace(const SplitStep& step, Pieces& pieces) const {
+  const std::string_view from = spaced_ ? std::string_view(step.text) : " ", to = spaced_ ? " " : step.text;
+  if (pieces.text.find(from) == std::string_view::npos) return;
+  std::string text;
+  text.reserve(pieces.text.size());
+  for (Piece& piece : pieces.list) {
+    std::string_view old = pieces.text.substr(piece.begin, piece.end - piece.begin);
+    piece.begin = text.size();
+    for (std::size_t next; (next = old.find(from)) != std::string_view::npos;
+         old.remove_prefix(next + from.size()))
+      text.append(old.substr(0, next)).append(to);
+    text += old;
+    piece.end = text.size();
+  }
+  pieces.owned = std::move(text);
+  pieces.text = pieces.owned;
 }
 
 void Splitter::put_prefix(const SplitStep& step, bool first, Pieces& pieces) {
@@ -132,6 +152,8 @@ Status Splitter::run(std::string_view text, bool first, Pieces& pieces) const {
   for (const Step& step : steps_) {
     if (step.what.kind == SplitStep::Kind::prefix) {
       put_prefix(step.what, first, pieces);
+    } else if (step.what.kind == SplitStep::Kind::respace) {
+      respace(step.what, pieces);
     } else {
       LITHE_RETURN_IF_ERROR(cut(step, pieces));
     }

@@ -30,7 +30,8 @@ class Splitter {
     Pieces pieces;
     LITHE_RETURN_IF_ERROR(run(text, first, pieces));
     const char* const stop = pieces.text.data() + pieces.text.size();
-    for (const Piece& piece : pieces.list) visit(pieces.text.substr(piece.begin, piece.end - piece.begin), stop);
+    for (const Piece& piece : pieces.list)
+      visit(pieces.text.substr(piece.begin, piece.end - piece.begin), stop);
     return {};
   }
 
@@ -49,10 +50,12 @@ class Splitter {
   };
   Status run(std::string_view text, bool first, Pieces& pieces) const;
   static Status cut(const Step& step, Pieces& pieces);
+  void respace(const SplitStep& step, Pieces& pieces) const;
   static void put_prefix(const SplitStep& step, bool first, Pieces& pieces);
 
   std::vector<PreTokenizer> pre_;  // one or none
   std::vector<Step> steps_;
+  bool spaced_ = false;
 };
 
 }  // namespace lithe::tokenizer

@@ -68,8 +68,8 @@ void append_with_spaces(std::string_view written, std::string& out) {
 /// What BERT's decoder does to each token.
 void tidy(std::string& piece) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},    {" ?", "?"},          {" !", "!"},   {" ,", ","},     {" ' ", "'"},  {" n't", "n't"},
-      {" 'm", "'m"},  {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) replace_all(piece, from, to);
 }
 
@@ -212,11 +212,14 @@ Status TokenTable::index(const std::vector<std::uint64_t>& hashes) {
 }
 
 void TokenTable::set_decoding(const Decoding& decoding) {
-  if (!decoding.tidy && !decoding.spaces_between && decoding.replace.empty()) return;
+  const bool changes =
+      decoding.tidy || decoding.spaces_between || decoding.added_apart || !decoding.replace.empty();
+  if (!changes) return;
   std::string piece;
   for (std::size_t i = 0; i < size(); ++i) {
     piece.assign(bytes(static_cast<TokenId>(i)));
-    if (decoding.spaces_between) piece.insert(0, 1, ' ');
+    const bool added = types_[i] != TokenType::normal && types_[i] != TokenType::byte;
+    if (decoding.spaces_between || (added && decoding.added_apart)) piece.insert(0, 1, ' ');
     for (const auto& [from, to] : decoding.replace) replace_all(piece, from, to);
     if (decoding.tidy) tidy(piece);
     pieces_ += piece;

@@ -29,7 +29,8 @@ Status check_id(const char* name, std::optional<TokenId> id, const TokenTable& t
 }
 
 /// `tokens` must outlive the result.
-Result<std::unique_ptr<Model>> make_model(const VocabSpec& spec, const Pipeline& pipeline, const TokenTable& tokens) {
+Result<std::unique_ptr<Model>> make_model(const VocabSpec& spec, const Pipeline& pipeline,
+                                          const TokenTable& tokens) {
   using Made = Result<std::unique_ptr<Model>>;
   const Fallback fallback = Fallback::create(tokens, pipeline.byte_fallback, spec.unk, pipeline.fuse_unknown);
   const auto upcast = [](auto made) -> Made {
@@ -123,7 +124,8 @@ Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
   LITHE_ASSIGN_OR_RETURN(Splitter splitter, Splitter::create(pipeline));
 
   tokens.set_decoding(pipeline.decoding);
-  auto impl = std::make_unique<Impl>(Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}});
+  auto impl = std::make_unique<Impl>(
+      Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}});
   impl->added = AddedTokens(impl->tokens, spec.rules);
   LITHE_RETURN_IF_ERROR(impl->add_normalized(spec.rules));
   LITHE_ASSIGN_OR_RETURN(impl->model, make_model(spec, pipeline, impl->tokens));

@@ -38,19 +38,21 @@ struct AddedTokenRule {
 /// Everything that defines a vocabulary. Views must outlive create() only: the tokenizer copies what it
 /// keeps.
 struct VocabSpec {
-  std::string model;                     // tokenizer.ggml.model: "gpt2" = byte-level BPE, "llama", "t5", "bert"
-  std::string pre;                       // tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe", "qwen2", ...
-  std::optional<Pipeline> pipeline;      // instead of what `model` and `pre` stand for
-  std::vector<std::string_view> tokens;  // by id, in the pipeline's alphabet
-  std::vector<TokenType> types;          // by id; empty = all normal
-  std::vector<std::string_view> merges;  // "left right", best first
-  std::vector<float> scores;             // by id, of SentencePiece's models
-  std::string_view charsmap;             // tokenizer.ggml.precompiled_charsmap
+  std::string model;                 // tokenizer.ggml.model: "gpt2" = byte-level BPE, "llama", "t5", "bert"
+  std::string pre;                   // tokenizer.ggml.pre: "gpt-2", "smollm", "llama-bpe", "qwen2", ...
+  std::optional<Pipeline> pipeline;  // instead of what `model` and `pre` stand for
+  std::vector<std::string_view> tokens;                            // by id, in the pipeline's alphabet
+  std::vector<TokenType> types;                                    // by id; empty = all normal
+  std::vector<std::string_view> merges;                            // "left right", best first
+  std::vector<double> scores;                                      // by id, of SentencePiece's models
+  std::string charsmap;                                            // tokenizer.ggml.precompiled_charsmap
   std::optional<bool> add_space_prefix, remove_extra_whitespaces;  // of SentencePiece's models
+  std::optional<bool> lowercase, strip_accents;                    // of BERT's
   std::optional<TokenId> bos, eos, eot, unk, pad;
   std::set<TokenId> extra_eos;  // further ids that end an answer (generation_config, <|im_end|>, ...)
   std::optional<bool> add_bos, add_eos;     // nothing: the default of `pre`
   std::map<TokenId, AddedTokenRule> rules;  // of control and user_defined tokens; GGUF has no field for them
+  std::shared_ptr<const void> owner;        // of what the views point to, where nobody else keeps it
 };
 
 /// Bytes [begin, end) of a text.

@@ -11,7 +11,8 @@ Trie::Trie(const TokenTable& tokens) {
     const auto id = static_cast<TokenId>(i);
     const std::string_view bytes = tokens.bytes(id);
     if (tokens.type(id) != TokenType::normal || bytes.empty() || bytes.size() > kLongest) continue;
-    if (tokens.find_bytes(bytes, hash_bytes(bytes)) == id) ids.push_back(id);  // of duplicates the one that is found
+    if (tokens.find_bytes(bytes, hash_bytes(bytes)) == id)
+      ids.push_back(id);  // of duplicates the one that is found
   }
   std::ranges::sort(ids, [&](TokenId a, TokenId b) { return tokens.bytes(a) < tokens.bytes(b); });
   struct Range {

@@ -13,7 +13,8 @@ namespace lithe::tokenizer {
 
 class Trie {
  public:
-  static constexpr std::size_t kLongest = 1024;  // longer tokens are left out: bounds the work per byte of text
+  static constexpr std::size_t kLongest =
+      1024;  // longer tokens are left out: bounds the work per byte of text
   using NodeId = std::uint32_t;
   static constexpr NodeId kRoot = 0, kNone = 0xFFFFFFFF;
 

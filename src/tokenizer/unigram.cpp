@@ -16,13 +16,14 @@ class UnigramEncoder final : public Encoder {
     const TokenId unknown = model_.fallback_.unknown;
     bool after_unknown = false;
     while (p < end) {
-      const char* const stop = model_.joins_.part_end(p, end);
+      const char* const stop = model_.cuts_ ? model_.joins_.part_end(p, end) : end;
       const std::string_view part(p, static_cast<std::size_t>(stop - p));
       const std::size_t before = out.size();
       encode_part_cached(part, readable_end, out);
       if (unknown != kNoToken && out.size() > before) {
         const bool ends_unknown = out.back() == unknown;
-        if (after_unknown && out[before] == unknown) out.erase(out.begin() + static_cast<std::ptrdiff_t>(before));
+        if (after_unknown && out[before] == unknown)
+          out.erase(out.begin() + static_cast<std::ptrdiff_t>(before));
         after_unknown = ends_unknown;
       }
       p = stop;
@@ -62,14 +63,15 @@ class UnigramEncoder final : public Encoder {
         if (node == Trie::kNone) break;
         const TokenId id = model_.trie_.token(node);
         if (id == kNoToken) continue;
-        offer(end, static_cast<double>(model_.scores_[static_cast<std::size_t>(id)]), id);
+        offer(end, model_.scores_[static_cast<std::size_t>(id)], id);
         single |= end - at == length;
       }
       if (!single) offer(at + length, model_.unknown_score_, kNoToken);
       at += length;
     }
     path_.clear();
-    for (std::size_t end = part.size(); end > 0; end = best_[end].from) path_.push_back(static_cast<std::uint32_t>(end));
+    for (std::size_t end = part.size(); end > 0; end = best_[end].from)
+      path_.push_back(static_cast<std::uint32_t>(end));
     bool after_unknown = false;
     for (std::size_t i = path_.size(); i-- > 0;) {
       const Best& step = best_[path_[i]];
@@ -91,18 +93,19 @@ class UnigramEncoder final : public Encoder {
   std::vector<std::uint32_t> path_;
 };
 
-Result<std::unique_ptr<Unigram>> Unigram::create(const TokenTable& tokens, std::span<const float> scores,
+Result<std::unique_ptr<Unigram>> Unigram::create(const TokenTable& tokens, std::span<const double> scores,
                                                  const Fallback& fallback) {
   if (scores.size() != tokens.size()) return corrupt("{} tokens but {} scores", tokens.size(), scores.size());
   std::unique_ptr<Unigram> model(new Unigram(tokens, fallback));
   model->scores_.assign(scores.begin(), scores.end());
-  float least = 0;
+  double least = 0;
   for (std::size_t id = 0; id < scores.size(); ++id) {
     if (!std::isfinite(scores[id])) return corrupt("the score of token {} is {}", id, scores[id]);
+    model->cuts_ &= static_cast<double>(static_cast<float>(scores[id])) == scores[id];
     if (tokens.type(static_cast<TokenId>(id)) == TokenType::normal) least = std::min(least, scores[id]);
   }
   constexpr double kPenalty = 10;  // SentencePiece's
-  model->unknown_score_ = static_cast<double>(least) - kPenalty;
+  model->unknown_score_ = least - kPenalty;
   return model;
 }
 

@@ -15,7 +15,7 @@ namespace lithe::tokenizer {
 class Unigram final : public Model {
  public:
   /// `tokens` must outlive the result. corrupt: as ScoredBpe::create().
-  static Result<std::unique_ptr<Unigram>> create(const TokenTable& tokens, std::span<const float> scores,
+  static Result<std::unique_ptr<Unigram>> create(const TokenTable& tokens, std::span<const double> scores,
                                                  const Fallback& fallback);
   std::unique_ptr<Encoder> encoder(std::size_t text_size) const override;
 
@@ -26,7 +26,9 @@ class Unigram final : public Model {
   Trie trie_;
   JoinTable joins_;
   Fallback fallback_;
-  std::vector<float> scores_;
+  std::vector<double> scores_;
+  /// Sums do not depend on where they begin, so that words may be cut: scores of single precision leave a double room.
+  bool cuts_ = true;
   double unknown_score_ = 0;
 };
 

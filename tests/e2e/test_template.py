@@ -39,6 +39,19 @@ class Template(harness.Case):
         self.assertIn(MESSAGES[0]["content"], text)
         self.assertEqual(text, self.out("template", self.alphabet(), "--messages", "-", stdin=json.dumps(MESSAGES)))
 
+    def test_hugging_face_folder(self):
+        shapes = TEMPLATES.parent / "tokenizer_json"
+        (self.folder / "tokenizer.json").write_bytes((shapes / "llama.json").read_bytes())
+        self.file("config.json", {})
+        self.file("tokenizer_config.json", {"bos_token": "<s>", "chat_template": [
+            {"name": "default", "template": "{{ bos_token }}{{ messages[0]['content'] }}"},
+            {"name": "rag", "template": "{% generation %}{{ documents | length }}{% endgeneration %}"}]})
+        request = self.file("request.json", {"messages": MESSAGES, "documents": [1, 2]})
+        self.assertEqual(self.out("template", "-m", self.folder, "--messages", request), "<s>" + MESSAGES[0]["content"])
+        self.assertEqual(self.out("template", "-m", self.folder, "--template-name", "rag", "--messages", request), "2")
+        message = self.refused(1, "template", "-m", self.folder, "--template-name", "no", "--messages", request)
+        self.assertIn("it has rag", message)
+
     def test_marks_what_the_user_wrote(self):
         source = self.file("t.jinja", "<|im_start|>{{ messages[0].content }}<|im_end|>{{ word }}")
         got = self.json("template", source, "--messages", self.file("messages.json", MESSAGES), "--json",

@@ -33,6 +33,18 @@ class Tokenize(harness.Case):
         for i in range(20, 40):
             self.assertEqual(self.ids("-m", self.smollm, "--", goldens["inputs"][i]), goldens["sets"]["smollm"]["ids"][i])
 
+    def test_hugging_face_folder(self):
+        shapes = VOCABULARIES.parent / "tokenizer_json"
+        goldens = json.loads((shapes / "goldens.json").read_text())
+        inputs = json.loads((VOCABULARIES / "goldens.json").read_text())["inputs"]
+        for name in ("gemma", "bert", "odd"):
+            (self.folder / "tokenizer.json").write_bytes((shapes / f"{name}.json").read_bytes())
+            (self.folder / "config.json").write_text("{}")
+            for i in (0, 25, 40):
+                self.assertEqual(self.ids("-m", self.folder, "--", inputs[i]), goldens[name]["ids"][i])
+            text = self.out("detokenize", "-m", self.folder, *map(str, goldens[name]["ids"][40]))
+            self.assertEqual(text, goldens[name]["decoded"][40])
+
     def test_text_that_looks_like_a_flag(self):
         self.assertEqual(self.ids("-m", self.smollm, "--", "--file"), self.ids("-m", self.smollm, stdin="--file"))
         self.refused(2, "tokenize", "-m", self.smollm, "--no-such-flag")

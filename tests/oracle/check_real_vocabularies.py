@@ -25,26 +25,38 @@ def ids_of(tool, path, strings):
     return [[int(i) for i in line.split()] for line in lines]
 
 
+def reference_of(vocab):
+    if vocab["model"] == "t5":
+        return hf_reference.Unigram(vocab).ids, []
+    tokenizer = hf_reference.build_vocabulary(vocab)
+    added = [token for token, kind in zip(vocab["tokens"], vocab["types"])
+             if kind in (hf_reference.CONTROL, hf_reference.USER_DEFINED)]
+    return lambda strings: [e.ids for e in tokenizer.encode_batch(strings, add_special_tokens=False)], added
+
+
 def check(tool, path, count, first):
-    pre, tokens, types, merges = hf_reference.read_gguf(path)
-    reference = hf_reference.build(pre, tokens, types, merges)
-    inputs = (DATA / "llama.cpp.inp").read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
-    added = [token for token, kind in zip(tokens, types) if kind in (hf_reference.CONTROL, hf_reference.USER_DEFINED)]
+    vocab = hf_reference.read_vocabulary(path)
+    reference, added = reference_of(vocab)
+    beside = pathlib.Path(path + ".inp")  # llama.cpp's test strings and its ids
+    published = pathlib.Path(path + ".out")
+    text = (beside if beside.exists() else DATA / "llama.cpp.inp").read_text(encoding="utf-8")
+    inputs = text.split("\n__ggml_vocab_test__\n")
     strings = inputs + [odd_string(first + i) for i in range(count)]
-    strings += [odd_string(first + i, added[:24]) for i in range(count)]
+    strings += [odd_string(first + i, added[:24]) for i in range(count)] if added else []
     got = ids_of(tool, path, strings)
-    expected = [e.ids for e in reference.encode_batch(strings, add_special_tokens=False)]
+    expected = reference(strings)
     differ = [i for i in range(len(strings)) if got[i] != expected[i]]
     for i in differ[:5]:
-        print(f"  {strings[i]!r}\n    Hugging Face {expected[i]}\n    Lithe        {got[i]}")
-    published = DATA / f"llama.cpp.{pre}.out"
+        print(f"  {strings[i]!r}\n    reference {expected[i]}\n    Lithe     {got[i]}")
     note = ""
+    if not published.exists():
+        published = DATA / f"llama.cpp.{vocab['pre']}.out"
     if published.exists():
         lines = published.read_text().split("\n")
         same = sum([int(i) for i in line.split()] == ids for line, ids in zip(lines, got[:len(inputs)]))
         note = f"; {same} of {len(inputs)} equal llama.cpp's published ids"
-    print(f"{path}: {pre}, {len(tokens)} tokens: {len(strings)} strings, {sum(map(len, expected))} ids, "
-          f"{len(differ)} differ{note}")
+    print(f"{path}: {vocab['model']} {vocab['pre']}, {len(vocab['tokens'])} tokens: {len(strings)} strings, "
+          f"{sum(map(len, expected))} ids, {len(differ)} differ{note}", flush=True)
     return not differ
 
 

@@ -233,7 +233,9 @@ TEST(Tokenizer, BadVocabulariesAreRefusedByName) {  // robustness 5
     change(vocab);
     expect_refused(vocab.spec, code, part);
   };
-  refused(Code::unsupported, "'llama'", [](Chat& v) { v.spec.model = "llama"; });
+  refused(Code::unsupported, "'rwkv'", [](Chat& v) { v.spec.model = "rwkv"; });
+  refused(Code::corrupt, "262 tokens but 0 scores", [](Chat& v) { v.spec.model = "llama"; });
+  refused(Code::unsupported, "nearest known is qwen2", [](Chat& v) { v.spec.pre = "qwen3"; });
   refused(Code::unsupported, "'nope'", [](Chat& v) { v.spec.pre = "nope"; });
   refused(Code::corrupt, "no tokens", [](Chat& v) { v.spec.tokens.clear(), v.spec.types.clear(); });
   refused(Code::corrupt, "261 token types", [](Chat& v) { v.spec.types.pop_back(); });
