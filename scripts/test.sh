@@ -99,7 +99,7 @@ fuzz_all() {
 # Under ASan and UBSan: everything that reads bytes of somebody else's. Whole models, damaged files and kernels follow in
 # scripts/nightly.sh: compiling them so takes longer than all the rest.
 asan_tests=(base_test gguf_parse_test gguf_file_test safetensors_test hf_directory_test kv_pool_test tokenizer_test
-  template_parity_test)
+  hf_vocab_test template_parity_test)
 
 stage_asan() {
   local source targets=()
