@@ -107,7 +107,8 @@ Status Splitter::cut(const Step& step, Pieces& pieces) {
 }
 
 void Splitter::respace(const SplitStep& step, Pieces& pieces) const {
-  const std::string_view from = spaced_ ? std::string_view(step.text) : " ", to = spaced_ ? " " : step.text;
+  const std::string_view from = spaced_ ? std::string_view(step.text) : " ",
+                         to = spaced_ ? " " : std::string_view(step.text);
   if (pieces.text.find(from) == std::string_view::npos) return;
   std::string text;
   text.reserve(pieces.text.size());
