@@ -1,4 +1,4 @@
-// lithe convert: a model file in another type.
+// lithe convert: a model file in another type, or as a Hugging Face directory.
 #include "formats/convert.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "console.h"
+#include "convert_hf.h"
 #include "models/open_model.h"
 #include "tensor_table.h"
 #include "values.h"
@@ -28,7 +29,8 @@ using formats::PlannedTensor;
 struct ConvertFlags {
   std::string input, output, type;
   int threads = 0;
-  bool pure = false, dry_run = false, json = false;
+  bool pure = false, dry_run = false, json = false, hf = false;
+  std::string shard_size = "5GB";
 };
 
 std::string type_names() {
@@ -162,9 +164,19 @@ Status carry_out(const ModelFile& file, const ConversionPlan& plan, const Conver
 }
 
 Status run_convert(const ConvertFlags& flags) {
-  LITHE_ASSIGN_OR_RETURN(const DType target, parse_type(flags.type));
+  if (flags.type.empty() && !flags.hf) return invalid("--type is missing: one of {}", type_names());
+  std::optional<DType> type;
+  if (!flags.type.empty()) {
+    LITHE_ASSIGN_OR_RETURN(type, parse_type(flags.type));
+  }
   LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(flags.input));
   const ModelFile& file = *opened;
+  if (flags.hf) {
+    Status status =
+        convert_to_hf(file, flags.output, type, {flags.shard_size, flags.threads, flags.dry_run, flags.json});
+    return status.ok() ? Status() : std::move(status).with_context(flags.input);
+  }
+  const DType target = *type;
   auto plan = formats::plan_conversion(file, target, flags.pure);
   if (!plan.ok()) return std::move(plan).status().with_context(flags.input);
   if (plan->tensors.empty())
@@ -180,22 +192,33 @@ Status run_convert(const ConvertFlags& flags) {
 
 Run add_convert(CLI::App& app) {
   auto flags = std::make_shared<ConvertFlags>();
-  app.add_option("input", flags->input, "Model file (GGUF; any shard of a split, the output is one file)")
+  app.add_option("input", flags->input,
+                 "Model: a GGUF file (any shard of a split) or a Hugging Face directory")
       ->required()
       ->type_name("IN");
-  app.add_option("output", flags->output, "File to write; appears only when complete")
+  app.add_option("output", flags->output,
+                 "GGUF file to write, with --hf a folder; appears only when complete")
       ->required()
       ->type_name("OUT");
-  app.add_option("--type,--outtype", flags->type, "Type of the weights: " + type_names())
-      ->required()
-      ->type_name("TYPE");
+  app.add_option("--type,--outtype", flags->type, "Type of the weights: " + type_names())->type_name("TYPE");
+  app.add_flag("--hf", flags->hf,
+               "Write a directory for Hugging Face Transformers: config.json, safetensors, tokenizer. --type "
+               "f32, f16 or "
+               "bf16; default: the type of the input, f16 where it is quantised");
+  app.add_option("--max-shard-size", flags->shard_size, "With --hf, bytes of one safetensors file at most")
+      ->capture_default_str()
+      ->type_name("SIZE");
   app.add_flag("--pure", flags->pure, "The output head in the same type too, instead of q6_k or q8_0");
   app.add_flag("--dry-run", flags->dry_run, "Show what would be written");
   app.add_option("-t,--threads", flags->threads,
                  "Threads; default: physical cores within the cgroup quota and affinity")
       ->transform(whole_number(0, 1024));
   app.add_flag("--json", flags->json, "Report every tensor as JSON");
-  app.footer("Example: lithe convert model.F16.gguf model.Q8_0.gguf --type q8_0");
+  app.footer(
+      "Examples:\n"
+      "  lithe convert model.F16.gguf model.Q8_0.gguf --type q8_0\n"
+      "  lithe convert hf-model/ model.BF16.gguf --type bf16\n"
+      "  lithe convert model.Q8_0.gguf hf-model/ --hf --type bf16");
   return [flags] { return run_convert(*flags); };
 }
 

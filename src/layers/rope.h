@@ -25,6 +25,8 @@ struct RopeSpec {
   bool truncate = true;                                  // yarn: the ramp begins and ends at whole channels
   double magnitude = 1.0;                                // on cosines and sines: yarn, longrope
   std::vector<float> freq_divisors{};                    // [dim / 2] of a file, or empty
+
+  bool operator==(const RopeSpec&) const = default;
 };
 
 /// Radians a position for each pair, [dim / 2], scaling included. `context`: the length that positions may reach; only

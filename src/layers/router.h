@@ -21,6 +21,8 @@ struct RouterRule {
   float scale = 1;                  // on the weights
   int groups = 1, groups_used = 1;  // experts are chosen from the best groups of neighbours alone
   int group_best = 1;               // a group is as good as the sum of so many of its best
+
+  bool operator==(const RouterRule&) const = default;
 };
 
 struct ExpertChoice {

@@ -42,6 +42,8 @@ struct MoeSpec {
   int ffn_dim = 0;           // of each expert
   int shared_dim = 0;        // of the one that every token passes through; 0: none
   bool shared_gate = false;  // weighs it token by token
+
+  bool operator==(const MoeSpec&) const = default;
 };
 
 struct LayerSpec {
@@ -61,6 +63,8 @@ struct LayerSpec {
 
   Residual residual = Residual::sequential;
   bool post_norm = false;  // of both branches
+
+  bool operator==(const LayerSpec&) const = default;
 };
 
 inline constexpr int kNoRope = -1;
@@ -82,6 +86,8 @@ struct ArchSpec {
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   float logit_soft_cap = 0;
   std::vector<LayerSpec> layers;
+
+  bool operator==(const ArchSpec&) const = default;
 };
 
 }  // namespace lithe::models

@@ -84,10 +84,12 @@ Result<std::string> HfConfig::text(std::string_view names, std::string_view fall
 }
 
 void HfConfig::add(std::string_view key, formats::MetadataBuilder::Value value) {
+  if (exporting()) return;
   metadata.add(fmt::format("{}.{}", architecture_, key), std::move(value));
 }
 
 bool HfConfig::has(std::string_view key) const {
+  if (exporting()) return file_->metadata().contains(fmt::format("{}.{}", architecture_, key));
   return metadata.contains(fmt::format("{}.{}", architecture_, key));
 }
 
@@ -138,11 +140,12 @@ Status HfConfig::import_row(const KeyRow& row) {
 }
 
 Status HfConfig::import(const KeyTable& table) {
-  for (const KeyRow& row : table) LITHE_RETURN_IF_ERROR(import_row(row));
+  for (const KeyRow& row : table) LITHE_RETURN_IF_ERROR(exporting() ? export_row(row) : import_row(row));
   return {};
 }
 
 Status HfConfig::import_rope(double theta, double share) {
+  if (exporting()) return export_rope(theta, share);
   static const Json kNone = Json::object();
   const Json* parameters = find("rope_parameters");
   return import_rope(parameters != nullptr && parameters->is_object() ? *parameters : kNone, theta, share);
@@ -259,6 +262,13 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
 }
 
 Status HfConfig::import_windows(std::int64_t period) {
+  if (exporting()) {
+    Json types = Json::array();
+    for (const LayerSpec& layer : spec().layers)
+      types.push_back(layer.window > 0 ? "sliding_attention" : "full_attention");
+    set("layer_types", std::move(types));
+    return {};
+  }
   const Json* types = find("layer_types");
   if (types == nullptr) {
     LITHE_ASSIGN_OR_RETURN(const std::int64_t stated, integer("sliding_window_pattern", period));

@@ -1,5 +1,5 @@
-// From a Hugging Face config.json to GGUF's parameters and back: one table a family, read in both directions, and what no
-// table says (rotary scaling) in code.
+// Between a Hugging Face config.json and GGUF's parameters: a family's account of it, one table and what no table says
+// (rotary scaling, windows), is read in both directions.
 #pragma once
 
 #include <string>
@@ -9,6 +9,8 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "formats/metadata.h"
+#include "formats/model_file.h"
+#include "models/arch_spec.h"
 
 namespace lithe::models {
 
@@ -33,11 +35,17 @@ struct StatedTensor {
   std::vector<float> values;
 };
 
-/// What becomes of a config.json.
+/// Importing, json() is what a directory says and `metadata` grows. Exporting, the parameters are there and json() grows;
+/// what a family reads of it has been written by then.
 class HfConfig {
  public:
   HfConfig(const Json& config, std::string_view architecture)
       : config_(&config), architecture_(architecture) {}
+  /// Exporting: `spec` is what describe() made of the file's parameters.
+  HfConfig(const formats::ModelFile& file, const ArchSpec& spec)
+      : architecture_(spec.family), file_(&file), spec_(&spec) {}
+  HfConfig(const HfConfig&) = delete;
+  HfConfig& operator=(const HfConfig&) = delete;
 
   const Json& json() const { return *config_; }
   /// The value under one of the names, or nullptr: absent or null.
@@ -48,11 +56,11 @@ class HfConfig {
   Result<bool> boolean(std::string_view names, bool fallback) const;
   Result<std::string> text(std::string_view names, std::string_view fallback) const;
 
-  /// "ARCH.key"
+  /// "ARCH.key". Exporting: nothing, it is there.
   void add(std::string_view key, formats::MetadataBuilder::Value value);
   bool has(std::string_view key) const;
 
-  /// Every row of the table; unsupported: a fact that is not so.
+  /// Every row of the table. unsupported: a fact that is not so; exporting, a value that config.json has no form for.
   Status import(const KeyTable& table);
   /// rope_theta, rope_scaling or rope_parameters (given, or where it usually is), partial_rotary_factor. theta and share of
   /// the channels: what their absence means.
@@ -61,14 +69,33 @@ class HfConfig {
   /// layer_types, where it is not "a window in all but every `period`-th layer".
   Status import_windows(std::int64_t period);
 
+  // Exporting only.
+  bool exporting() const { return spec_ != nullptr; }
+  const ArchSpec& spec() const { return *spec_; }
+  bool has_tensor(std::string_view name) const { return file_->find_tensor(name) != nullptr; }
+  /// '.' in the name leads into an object.
+  void set(std::string_view name, Json value);
+  /// The Transformers class, and model_type.
+  void name(std::string_view architecture, std::string_view model_type);
+  std::size_t alternative =
+      0;  // which of a weight table's names "a|b" the checkpoint gets, if there is a choice
+
   formats::MetadataBuilder metadata;
   std::vector<StatedTensor> tensors;
 
  private:
   Status import_row(const KeyRow& row);
   Status import_scaling(const Json& scaling, double theta, std::int64_t dim);
-  const Json* config_;
+  Status export_row(const KeyRow& row);
+  Status export_rope(double theta, double share);
+  Result<Json> exported_scaling(const RopeSpec& rope) const;
+  Result<std::vector<float>> divisors(std::string_view tensor) const;
+
+  Json written_ = Json::object();
+  const Json* config_ = &written_;
   std::string architecture_;
+  const formats::ModelFile* file_ = nullptr;
+  const ArchSpec* spec_ = nullptr;
 };
 
 }  // namespace lithe::models

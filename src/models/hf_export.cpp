@@ -1,315 +1,280 @@
-// A GGUF's vocabulary as the files that Hugging Face's libraries read.
-#include <algorithm>
-#include <map>
+#include "models/hf_export.h"
 
-#include "base/text.h"
-#include "models/gguf_vocab.h"
-#include "models/hf_vocab.h"
-#include "models/spm_merges.h"
-#include "tokenizer/hf_steps.h"
-#include "tokenizer/pre_tokenizer.h"
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "formats/safetensors.h"
+#include "models/hf_config.h"
+#include "models/hf_model.h"
 
 namespace lithe::models {
 namespace {
 
-using Ordered = nlohmann::ordered_json;
-using tokenizer::kBlank;
-using tokenizer::TokenId;
-using tokenizer::TokenType;
-using tokenizer::VocabSpec;
+namespace fs = std::filesystem;
 
-bool is_added(TokenType type) {
-  return type == TokenType::control || type == TokenType::user_defined || type == TokenType::unknown;
+std::string alternative_of(std::string_view names, std::size_t index) {
+  for (std::size_t bar; index > 0 && (bar = names.find('|')) != std::string_view::npos; --index)
+    names.remove_prefix(bar + 1);
+  return std::string(names.substr(0, names.find('|')));
 }
 
-TokenType type_of(const VocabSpec& spec, std::size_t id) {
-  return spec.types.empty() ? TokenType::normal : spec.types[id];
-}
-
-/// BERT's tokens in the form of Hugging Face: "##ab" continues a word.
-std::string written(const VocabSpec& spec, std::size_t id) {
-  const std::string_view token = spec.tokens[id];
-  if (spec.model != "bert" || type_of(spec, id) != TokenType::normal) return std::string(token);
-  return token.starts_with(kBlank) ? std::string(token.substr(kBlank.size())) : "##" + std::string(token);
-}
-
-Ordered vocabulary(const VocabSpec& spec) {
-  Ordered out = Ordered::object();
-  // ordered_json finds a key by walking all of them; these are known to be new.
-  auto& pairs = out.get_ref<Ordered::object_t&>();
-  std::map<std::string, std::size_t> seen;
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    std::string token = written(spec, id);
-    if (!token.empty() && seen.emplace(token, id).second) pairs.push_back({std::move(token), id});
+// The type of most weights, if a checkpoint has it.
+DType usual_type(const formats::ModelFile& file) {
+  std::map<DType, std::uint64_t> elements;
+  for (const formats::GgufTensor& tensor : file.tensors()) {
+    if (tensor.format != nullptr && tensor.dims.size() > 1)
+      elements[tensor.format->dtype] += tensor.elements();
   }
-  return out;
+  const auto most = std::ranges::max_element(elements, {}, [](const auto& pair) { return pair.second; });
+  if (most == elements.end() || formats::find_safetensors_type(most->first) == nullptr) return DType::f16;
+  return most->first;
 }
 
-Ordered added_tokens(const VocabSpec& spec) {
-  Ordered out = Ordered::array();
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (!is_added(type_of(spec, id))) continue;
-    const auto found = spec.rules.find(static_cast<TokenId>(id));
-    const tokenizer::AddedTokenRule rule =
-        found == spec.rules.end() ? tokenizer::AddedTokenRule{} : found->second;
-    out.push_back({{"id", id},
-                   {"content", spec.tokens[id]},
-                   {"single_word", rule.single_word},
-                   {"lstrip", rule.lstrip},
-                   {"rstrip", rule.rstrip},
-                   {"normalized", false},
-                   {"special", type_of(spec, id) != TokenType::user_defined}});
+std::string_view torch_name(DType type) {
+  return type == DType::f32 ? "float32" : type == DType::f16 ? "float16" : "bfloat16";
+}
+
+// Parameters of the architecture that are not in `again`, or otherwise: "a, b".
+std::string changed(const formats::Metadata& stated, const formats::Metadata& again,
+                    const std::string& prefix) {
+  std::string names;
+  for (const auto& [key, value] : stated.values()) {
+    if (!key.starts_with(prefix)) continue;
+    const formats::GgufValue* other = again.find(key);
+    if (other == nullptr || *other != value) names += (names.empty() ? "" : ", ") + std::string(key);
   }
-  return out;
-}
-
-Ordered pairs_of(std::span<const std::string_view> merges) {
-  Ordered out = Ordered::array();
-  for (const std::string_view merge : merges) {
-    const std::size_t blank = std::min(merge.find(' ', 1), merge.size());
-    out.push_back(
-        {std::string(merge.substr(0, blank)), std::string(merge.substr(std::min(blank + 1, merge.size())))});
-  }
-  return out;
-}
-
-Ordered bpe(const VocabSpec& spec, std::span<const std::string_view> merges, bool byte_fallback,
-            bool ignore_merges) {
-  Ordered unknown = nullptr;
-  if (byte_fallback && spec.unk) unknown = spec.tokens[static_cast<std::size_t>(*spec.unk)];
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", unknown},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", byte_fallback},
-          {"byte_fallback", byte_fallback},
-          {"ignore_merges", ignore_merges},
-          {"vocab", vocabulary(spec)},
-          {"merges", pairs_of(merges)}};
-}
-
-Ordered step(const char* type) {
-  return {{"type", type}};
-}
-
-Ordered sequence(const char* list, Ordered steps) {
-  return {{"type", "Sequence"}, {list, std::move(steps)}};
-}
-
-Ordered byte_level(bool regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
-}
-
-Ordered replace(Ordered pattern, std::string_view content) {
-  return {{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
-}
-
-Ordered pre_tokenizer(const tokenizer::PreTokenizerRow& row) {
-  Ordered steps = Ordered::array();
-  for (const char* pattern : row.patterns) {
-    if (pattern == nullptr) break;
-    if (std::string_view(pattern).find("BertPunctuation") != std::string_view::npos) {
-      steps.push_back({{"type", "Punctuation"}, {"behavior", "Contiguous"}});
-    } else {
-      steps.push_back({{"type", "Split"},
-                       {"pattern", {{"Regex", pattern}}},
-                       {"behavior", "Isolated"},
-                       {"invert", false}});
-    }
-  }
-  steps.push_back(byte_level(false));
-  return sequence("pretokenizers", std::move(steps));
-}
-
-/// The token sets its texts between.
-Ordered post_processor(const VocabSpec& spec, bool add_bos, bool add_eos) {
-  Ordered single = Ordered::array(), pair = Ordered::array(), tokens = Ordered::object();
-  const auto special = [&](Ordered& list, TokenId id, int segment) {
-    const std::string token = written(spec, static_cast<std::size_t>(id));
-    list.push_back({{"SpecialToken", {{"id", token}, {"type_id", segment}}}});
-    tokens[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
-  };
-  const auto text = [](Ordered& list, const char* name, int segment) {
-    list.push_back({{"Sequence", {{"id", name}, {"type_id", segment}}}});
-  };
-  const bool bert = spec.model == "bert";
-  for (Ordered* list : {&single, &pair}) {
-    if (add_bos && spec.bos) special(*list, *spec.bos, 0);
-    text(*list, "A", 0);
-    if (add_eos && spec.eos) special(*list, *spec.eos, 0);
-  }
-  if (add_bos && spec.bos && !bert) special(pair, *spec.bos, 1);
-  text(pair, "B", 1);
-  if (add_eos && spec.eos) special(pair, *spec.eos, 1);
-  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto byte = at + i < bytes.size() ? static_cast<std::uint8_t>(bytes[at + i]) : std::uint8_t{0};
-      bits = bits << 8 | byte;
-    }
-    const std::size_t digits = std::min<std::size_t>(bytes.size() - at, 3) + 1;
-    for (std::size_t i = 0; i < 4; ++i) out += i < digits ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
-  }
-  return out;
-}
-
-/// U+2581 for blanks, on the way in and out.
-void blanks_as_marks(bool prefix, Ordered& out) {
-  Ordered steps = Ordered::array();
-  if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kBlank}});
-  steps.push_back(replace({{"String", " "}}, kBlank));
-  out["normalizer"] = sequence("normalizers", std::move(steps));
-  Ordered decoders = {replace({{"String", kBlank}}, " "), step("ByteFallback"), step("Fuse")};
-  if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  out["decoder"] = sequence("decoders", std::move(decoders));
-}
-
-void unigram(const VocabSpec& spec, Ordered& out) {
-  Ordered normalizers = Ordered::array(), pieces = Ordered::array();
-  if (!spec.charsmap.empty())
-    normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", base64(spec.charsmap)}});
-  if (spec.remove_extra_whitespaces.value_or(false)) {
-    normalizers.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
-    normalizers.push_back(replace({{"Regex", " {2,}"}}, " "));
-  }
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id)
-    pieces.push_back({spec.tokens[id], id < spec.scores.size() ? spec.scores[id] : 0.0});
-  const char* scheme = spec.add_space_prefix.value_or(true) ? "always" : "never";
-  const Ordered metaspace = {
-      {"type", "Metaspace"}, {"replacement", kBlank}, {"prepend_scheme", scheme}, {"split", true}};
-  out["normalizer"] = sequence("normalizers", std::move(normalizers));
-  out["pre_tokenizer"] = metaspace;
-  out["decoder"] = metaspace;
-  out["model"] = {{"type", "Unigram"},
-                  {"unk_id", spec.unk ? Ordered(*spec.unk) : Ordered(nullptr)},
-                  {"vocab", std::move(pieces)},
-                  {"byte_fallback", std::ranges::count(spec.types, TokenType::byte) > 0}};
-}
-
-void word_piece(const VocabSpec& spec, Ordered& out) {
-  const bool lower = spec.lowercase.value_or(true);
-  out["normalizer"] = {{"type", "BertNormalizer"},
-                       {"clean_text", true},
-                       {"handle_chinese_chars", true},
-                       {"strip_accents", spec.strip_accents.value_or(lower)},
-                       {"lowercase", lower}};
-  out["pre_tokenizer"] = step("BertPreTokenizer");
-  out["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
-  const Ordered unknown =
-      spec.unk ? Ordered(spec.tokens[static_cast<std::size_t>(*spec.unk)]) : Ordered("[UNK]");
-  out["model"] = {{"type", "WordPiece"},
-                  {"unk_token", unknown},
-                  {"continuing_subword_prefix", "##"},
-                  {"max_input_chars_per_word", 100},
-                  {"vocab", vocabulary(spec)}};
-}
-
-Result<Ordered> tokenizer_json(const VocabSpec& spec, const tokenizer::Pipeline& pipeline) {
-  Ordered out = {{"version", "1.0"},          {"truncation", nullptr},
-                 {"padding", nullptr},        {"added_tokens", added_tokens(spec)},
-                 {"normalizer", nullptr},     {"pre_tokenizer", nullptr},
-                 {"post_processor", nullptr}, {"decoder", nullptr}};
-  if (spec.model == "gpt2" && pipeline.model == tokenizer::ModelKind::byte_bpe) {
-    const tokenizer::PreTokenizerRow* row = tokenizer::find_pre_tokenizer(spec.pre);
-    if (row->nfc) out["normalizer"] = step("NFC");
-    out["pre_tokenizer"] = pre_tokenizer(*row);
-    out["decoder"] = byte_level(true);
-    out["model"] = bpe(spec, spec.merges, false, row->ignore_merges);
-  } else if (spec.model == "llama") {
-    if (spec.scores.size() != spec.tokens.size())
-      return corrupt("{} tokens but {} scores", spec.tokens.size(), spec.scores.size());
-    std::vector<std::int32_t> types;
-    for (const TokenType type : spec.types) types.push_back(static_cast<std::int32_t>(type));
-    const std::vector<std::string> merges = merges_of_scores(spec.tokens, types, spec.scores);
-    const std::vector<std::string_view> views(merges.begin(), merges.end());
-    blanks_as_marks(spec.add_space_prefix.value_or(true), out);
-    out["model"] = bpe(spec, views, true, false);
-  } else if (pipeline.model == tokenizer::ModelKind::char_bpe) {
-    blanks_as_marks(false, out);
-    out["model"] = bpe(spec, spec.merges, true, false);
-  } else if (spec.model == "t5") {
-    unigram(spec, out);
-  } else if (spec.model == "bert") {
-    word_piece(spec, out);
-  } else {
-    return unsupported("tokenizer model {} cannot be written as tokenizer.json", in_quotes(spec.model));
-  }
-  const bool add_bos = spec.add_bos.value_or(pipeline.add_bos),
-             add_eos = spec.add_eos.value_or(pipeline.add_eos);
-  if ((add_bos && spec.bos) || (add_eos && spec.eos))
-    out["post_processor"] = post_processor(spec, add_bos, add_eos);
-  return out;
-}
-
-void add_templates(const formats::Metadata& metadata, Ordered& config) {
-  const auto text = metadata.optional_string("tokenizer.chat_template");
-  const auto* names = metadata.string_array("tokenizer.chat_templates");
-  const bool plain = text.ok() && *text;
-  if (names == nullptr) {
-    if (plain) config["chat_template"] = **text;
-    return;
-  }
-  Ordered list = Ordered::array();
-  if (plain) list.push_back({{"name", "default"}, {"template", **text}});
-  for (const std::string_view name : *names) {
-    const auto named = metadata.optional_string("tokenizer.chat_template." + std::string(name));
-    if (named.ok() && *named) list.push_back({{"name", name}, {"template", **named}});
-  }
-  config["chat_template"] = std::move(list);
+  return names;
 }
 
 }  // namespace
 
-Result<std::vector<HfFile>> hf_vocabulary_files(const formats::Metadata& metadata) {
-  LITHE_ASSIGN_OR_RETURN(const VocabSpec spec, vocab_spec(metadata));
-  Ordered special = Ordered::object();
-  const std::pair<const char*, std::optional<TokenId>> marks[] = {
-      {"bos_token", spec.bos}, {"eos_token", spec.eos}, {"unk_token", spec.unk}, {"pad_token", spec.pad}};
-  for (const auto& [name, id] : marks) {
-    if (id) special[name] = written(spec, static_cast<std::size_t>(*id));
-  }
-  if (spec.model == "bert") {
-    if (spec.bos) special["cls_token"] = special["bos_token"];
-    if (spec.eos) special["sep_token"] = special["eos_token"];
-    special.erase("bos_token");
-    special.erase("eos_token");
-  }
-  Ordered config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
-  config.update(special);
-  if (spec.add_bos) config["add_bos_token"] = *spec.add_bos;
-  if (spec.add_eos) config["add_eos_token"] = *spec.add_eos;
-  add_templates(metadata, config);
+std::vector<std::uint64_t> HfExport::Target::shape() const {
+  const auto unsigned_of = [](std::int64_t length) { return static_cast<std::uint64_t>(length); };
+  std::vector<std::uint64_t> shape;
+  if (stack > 0) shape.push_back(unsigned_of(stack));
+  if (parts.front().weight.entry->role == Role::shared_weight) shape.push_back(1);  // a layer with one output
+  shape.push_back(unsigned_of(transposed() ? cols : rows));
+  if (cols > 0) shape.push_back(unsigned_of(transposed() ? rows : cols));
+  return shape;
+}
 
-  std::string json;
-  LITHE_ASSIGN_OR_RETURN(const auto carried, metadata.optional_string(kHuggingFaceJson));
-  if (spec.pipeline && carried) {
-    json = *carried;
-  } else {
-    LITHE_ASSIGN_OR_RETURN(const tokenizer::Pipeline pipeline, tokenizer::pipeline_of(spec));
-    LITHE_ASSIGN_OR_RETURN(const Ordered made, tokenizer_json(spec, pipeline));
-    json = made.dump(-1, ' ', false, Ordered::error_handler_t::replace);
+std::uint64_t HfExport::bytes() const {
+  std::uint64_t sum = 0;
+  for (const Tensor& tensor : tensors()) sum += tensor.bytes;
+  return sum;
+}
+
+std::vector<HfExport::Tensor> HfExport::tensors() const {
+  std::vector<Tensor> out;
+  for (const Target& target : targets_) {
+    Tensor tensor{target.name, target.shape(), static_cast<std::uint64_t>(block_format(type_).block_bytes)};
+    for (const std::uint64_t dim : tensor.shape) tensor.bytes *= dim;
+    out.push_back(std::move(tensor));
   }
-  Ordered generation = Ordered::object();
-  if (spec.bos) generation["bos_token_id"] = *spec.bos;
-  std::set<TokenId> ends = spec.extra_eos;
-  if (spec.eos) ends.insert(*spec.eos);
-  if (spec.eot) ends.insert(*spec.eot);
-  if (ends.size() == 1) generation["eos_token_id"] = *ends.begin();
-  if (ends.size() > 1) generation["eos_token_id"] = ends;
-  const auto text = [](const Ordered& object) {
-    return object.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
+  return out;
+}
+
+Result<HfExport> HfExport::plan(const formats::ModelFile& file, std::optional<DType> type) {
+  HfExport plan(file);
+  plan.type_ = type.value_or(usual_type(file));
+  if (formats::find_safetensors_type(plan.type_) == nullptr) {
+    return unsupported("a Hugging Face directory holds f32, f16 or bf16, not {}",
+                       block_format(plan.type_).name);
+  }
+  LITHE_ASSIGN_OR_RETURN(plan.model_, describe_model(file));
+  LITHE_RETURN_IF_ERROR(plan.write_config());
+  if (file.metadata().contains("tokenizer.ggml.tokens")) {
+    LITHE_ASSIGN_OR_RETURN(plan.texts_, hf_vocabulary_files(file.metadata()));
+  }
+  plan.list_targets();
+  return plan;
+}
+
+Status HfExport::write_config() {
+  const ArchSpec& spec = model_.spec;
+  HfConfig config(*file_, spec);
+  LITHE_RETURN_IF_ERROR(model_.family->import(config));
+  if (config.find("model_type") == nullptr)
+    return unsupported("'{}' cannot be written as a Hugging Face directory yet", spec.family);
+  alternative_ = config.alternative;
+  config.set("vocab_size", spec.vocab);
+  config.set("tie_word_embeddings", !model_.binding.find(Role::output));
+  config.set("torch_dtype", std::string(torch_name(type_)));
+  for (const auto& [hf, key] : {std::pair{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                                std::pair{"eos_token_id", "tokenizer.ggml.eos_token_id"},
+                                std::pair{"pad_token_id", "tokenizer.ggml.padding_token_id"}}) {
+    LITHE_ASSIGN_OR_RETURN(const auto id, file_->metadata().optional_uint(key));
+    config.set(hf, id ? Json(*id) : Json());  // null: not what the class would take for granted
+  }
+  LITHE_RETURN_IF_ERROR(check_config(config.json()));
+  config_ = config.json().dump(2) + "\n";
+  return {};
+}
+
+// Read again, it describes the same model.
+Status HfExport::check_config(const Json& written) const {
+  HfConfig config(written, model_.family->name);
+  config.metadata.add("general.architecture", std::string(model_.family->name));
+  config.metadata.add("general.name", model_.spec.name);
+  LITHE_RETURN_IF_ERROR(model_.family->import(config));
+  LITHE_ASSIGN_OR_RETURN(const formats::Metadata again, config.metadata.build());
+  const auto described = [&](const formats::Metadata& metadata) -> Result<ArchSpec> {
+    return model_.family->describe(Parameters(metadata, model_.family->name));
   };
-  return std::vector<HfFile>{{"tokenizer.json", std::move(json)},
-                             {"tokenizer_config.json", text(config)},
-                             {"special_tokens_map.json", text(special)},
-                             {"generation_config.json", text(generation)}};
+  LITHE_ASSIGN_OR_RETURN(const ArchSpec a, described(file_->metadata()));
+  LITHE_ASSIGN_OR_RETURN(const ArchSpec b, described(again));
+  if (a == b) return {};
+  return unsupported("config.json cannot say all that this model's parameters do ({})",
+                     changed(file_->metadata(), again, std::string(model_.family->name) + "."));
+}
+
+void HfExport::list_targets() {
+  std::set<std::string> done;
+  const auto list = [&](bool layers, std::size_t layer) {
+    for (std::size_t i = 0; i < model_.table.size(); ++i) {
+      const WeightEntry& entry = model_.table[i];
+      if (per_layer(entry.role) != layers || entry.hf.empty() || !entry.lies_in(model_.spec.layers[layer]))
+        continue;
+      if (!model_.binding.find(entry.role, layer)) continue;
+      if (done.insert(layer_name(entry.hf, static_cast<std::int64_t>(layer))).second) list_target(i, layer);
+    }
+  };
+  list(false, 0);
+  for (std::size_t layer = 0; layer < model_.spec.layers.size(); ++layer) list(true, layer);
+}
+
+// The checkpoint's tensor that row `entry` of the table names, of that row and all that share it; or one for each expert.
+void HfExport::list_target(std::size_t entry, std::size_t layer) {
+  const WeightEntry& first = model_.table[entry];
+  const LayerSpec& shape = model_.spec.layers[layer];
+  const bool by_expert = first.hf.find("{e}") != std::string::npos;
+  const Place place = place_of(model_.table, entry, &WeightEntry::hf, model_.spec, shape);
+  const std::int64_t experts = first.stacked ? shape.moe.rule.experts : 1;
+  for (std::int64_t expert = 0; expert < (by_expert ? experts : 1); ++expert) {
+    Target target;
+    target.name = expert_name(
+        layer_name(alternative_of(first.hf, alternative_), static_cast<std::int64_t>(layer)), expert);
+    target.rows = place.whole;
+    target.cols = first.matrix() ? dim_length(first.cols, model_.spec, shape) : 0;
+    target.stack = first.stacked && !by_expert ? experts : 0;
+    for (std::size_t i = 0; i < model_.table.size(); ++i) {
+      const WeightEntry& piece = model_.table[i];
+      if (piece.hf != first.hf || !piece.lies_in(shape)) continue;
+      const BoundWeight& weight = model_.binding.find(piece.role, layer);
+      if (!weight) continue;
+      const bool mixed = piece.transform == Transform::grouped_qkv;  // the rows of all three lie mixed
+      const std::int64_t offset =
+          mixed ? 0 : place_of(model_.table, i, &WeightEntry::hf, model_.spec, shape).offset;
+      for (std::int64_t e = 0; e < std::max<std::int64_t>(target.stack, 1); ++e) {
+        target.parts.push_back({weight, &shape, by_expert ? expert : e, e * place.whole + offset});
+      }
+    }
+    targets_.push_back(std::move(target));
+  }
+}
+
+Status HfExport::make(const Target& target, ThreadPool& pool, std::vector<std::byte>& out) const {
+  std::size_t bytes = static_cast<std::size_t>(block_format(type_).block_bytes);
+  for (const std::uint64_t dim : target.shape()) bytes *= static_cast<std::size_t>(dim);
+  out.assign(bytes, std::byte{0});
+  for (const Part& part : target.parts) LITHE_RETURN_IF_ERROR(make_part(target, part, pool, out));
+  return {};
+}
+
+Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& pool,
+                           std::vector<std::byte>& out) const {
+  const BoundWeight& weight = part.weight;
+  const WeightEntry& entry = *weight.entry;
+  const BlockFormat& from = *weight.tensor->format;
+  const BlockFormat& to = block_format(type_);
+  const auto value = static_cast<std::size_t>(to.block_bytes);
+  const float greatest = type_ == DType::f16 ? 65504.0f : type_ == DType::bf16 ? 0x1.fep127f : 3.4028235e38f;
+  std::atomic<bool> fits = true;
+  std::vector<std::byte> scratch;
+  // A vector is one row of numbers, which are placed one by one; a stack of vectors is a matrix of GGUF.
+  const bool vector = !entry.matrix();
+  LITHE_ASSIGN_OR_RETURN(
+      const auto data,
+      file_->slice(*weight.tensor, vector ? 0 : static_cast<std::uint64_t>(part.slice), scratch));
+  const std::int64_t stored_cols = static_cast<std::int64_t>(weight.tensor->dims[0]);
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(stored_cols / from.block_elems) * static_cast<std::size_t>(from.block_bytes);
+  const std::int64_t rows = vector ? 1 : weight.rows, cols = vector ? stored_cols : weight.cols;
+  const auto put = [&](std::int64_t at, const float* numbers, std::int64_t count) {
+    to.encode(numbers, count, out.data() + static_cast<std::size_t>(at) * value);
+  };
+  pool.parallel_for(rows, [&](std::int64_t row, int) {
+    std::vector<float> numbers(static_cast<std::size_t>(cols));
+    const std::int64_t stored = vector ? (entry.stacked ? part.slice : 0) : weight.offset + row;
+    from.decode(data.data() + static_cast<std::size_t>(stored) * row_bytes, cols, numbers.data());
+    if (entry.transform == Transform::add_one) {
+      for (float& number : numbers) number -= 1.0f;
+    }
+    for (const float number : numbers) {
+      if (!(std::fabs(number) <= greatest)) fits = false;
+    }
+    if (vector) {
+      for (std::int64_t i = 0; i < weight.cols; ++i)
+        put(part.offset + source_row(entry.transform, entry.role, *part.layer, i),
+            &numbers[static_cast<std::size_t>(weight.offset + i)], 1);
+      return;
+    }
+    const std::int64_t at = part.offset + source_row(entry.transform, entry.role, *part.layer, row);
+    if (!target.transposed()) return put(at * cols, numbers.data(), cols);
+    for (std::int64_t col = 0; col < cols; ++col)
+      put(col * target.rows + at, &numbers[static_cast<std::size_t>(col)], 1);
+  });
+  if (fits) return {};
+  return corrupt("tensor {} holds a value that does not fit {}", weight.tensor->name, to.name);
+}
+
+Status HfExport::write(const fs::path& folder, std::uint64_t shard_bytes, ThreadPool& pool,
+                       Progress progress) const {
+  std::error_code error;
+  if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    return invalid("{} is there already", folder.string());
+  fs::path whole = fs::absolute(folder, error).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  const fs::path partial = whole.string() + ".partial-" + std::to_string(::getpid());
+  // Removed again unless all is well.
+  struct Guard {
+    const fs::path& path;
+    ~Guard() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+  } const guard{partial};
+  fs::create_directory(partial, error);
+  if (error) return io_error("{}: {}", partial.string(), error.message());
+
+  formats::SafetensorsWriter writer;
+  for (const Tensor& tensor : tensors())
+    writer.add_tensor(tensor.name, *formats::find_safetensors_type(type_), tensor.shape);
+  LITHE_RETURN_IF_ERROR(writer.begin(partial, shard_bytes));
+  std::vector<std::byte> bytes;
+  for (const Target& target : targets_) {
+    LITHE_RETURN_IF_ERROR(make(target, pool, bytes));
+    LITHE_RETURN_IF_ERROR(writer.write_tensor(bytes));
+    if (!progress(bytes.size(), target.name)) return cancelled("interrupted");
+  }
+  LITHE_RETURN_IF_ERROR(writer.commit());
+  std::vector<HfFile> texts = texts_;
+  texts.push_back({"config.json", config_});
+  for (const HfFile& text : texts) {
+    LITHE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(partial / text.name));
+    LITHE_RETURN_IF_ERROR(file.write(text.text));
+    LITHE_RETURN_IF_ERROR(file.commit());
+  }
+  fs::rename(partial, whole, error);  // over an empty folder too
+  if (error) return io_error("{}: {}", whole.string(), error.message());
+  return {};
 }
 
 }  // namespace lithe::models

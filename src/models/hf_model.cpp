@@ -91,7 +91,7 @@ Status HfModel::read_parameters(const Family& family) {
   config.metadata.add("general.name", model_name(path_));
   LITHE_RETURN_IF_ERROR(family.import(config));
   // Weights can be converted and measured without a tokenizer.
-  const Status vocabulary = add_hf_vocabulary(directory_, config.metadata);
+  Status vocabulary = add_hf_vocabulary(directory_, config.metadata);
   if (!vocabulary.ok() && vocabulary.code() != Code::not_found) return vocabulary;
   LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
   LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));

@@ -355,20 +355,26 @@ Status read_vocabulary_size(const formats::ModelFile& file, const WeightTable& t
 
 }  // namespace
 
+Result<DescribedModel> describe_model(const formats::ModelFile& file, std::int64_t context) {
+  DescribedModel model;
+  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
+  LITHE_ASSIGN_OR_RETURN(model.family, find_family(architecture));
+  LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file.metadata(), architecture)));
+  model.spec.usable_context = context > 0 ? context : model.spec.context;
+  model.table = model.family->weights(model.spec);
+  LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, model.table, model.spec));
+  LITHE_RETURN_IF_ERROR(model.binding.bind(file, model.spec, model.table));
+  return model;
+}
+
 Result<LoadedModel> load_model(const formats::ModelFile& file, const LoadOptions& options,
                                const kernels::KernelTable& kernels, ThreadPool& pool) {
-  LoadedModel model;
-  LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
-  LITHE_ASSIGN_OR_RETURN(const Family* family, find_family(architecture));
-  LITHE_ASSIGN_OR_RETURN(model.spec, family->describe(Parameters(file.metadata(), architecture)));
-  model.spec.usable_context = options.context > 0 ? options.context : model.spec.context;
-  const WeightTable table = family->weights(model.spec);
-  LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, table, model.spec));
-  Binding binding;
-  LITHE_RETURN_IF_ERROR(binding.bind(file, model.spec, table));
-  if (const std::string unused = binding.unused(file); !unused.empty()) log_warning("{}", unused);
+  LITHE_ASSIGN_OR_RETURN(DescribedModel described, describe_model(file, options.context));
+  if (const std::string unused = described.binding.unused(file); !unused.empty()) log_warning("{}", unused);
   tell_of_recoding(file);
-  Builder builder(file, binding, options, kernels, pool);
+  LoadedModel model;
+  model.spec = std::move(described.spec);
+  Builder builder(file, described.binding, options, kernels, pool);
   LITHE_ASSIGN_OR_RETURN(model.weights, builder.build(model.spec));
   return model;
 }

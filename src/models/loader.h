@@ -7,9 +7,21 @@
 #include "formats/model_file.h"
 #include "kernels/kernel_table.h"
 #include "models/arch_spec.h"
+#include "models/binding.h"
 #include "models/decoder.h"
+#include "models/family.h"
 
 namespace lithe::models {
+
+/// What a file's parameters and tensors are, before anything is packed.
+struct DescribedModel {
+  const Family* family = nullptr;
+  ArchSpec spec;
+  WeightTable table;
+  Binding binding;  // of the table's rows
+};
+/// context: the length that a run may reach; 0: the trained one. Errors name the parameter or tensor.
+Result<DescribedModel> describe_model(const formats::ModelFile& file, std::int64_t context = 0);
 
 struct LoadOptions {
   bool full_precision = false;  // f32 activations everywhere

@@ -285,10 +285,9 @@ bool use_plain_blanks(HfSteps& steps) {
       replaced = true;
     } else if (step.kind == NormKind::prepend) {
       plain.text = with_plain_blanks(step.text);
-    } else if (step.kind == NormKind::replace && step.text.find(kBlank) != std::string::npos) {
-      return false;
-    } else if (replaced && (step.kind == NormKind::strip || step.kind == NormKind::replace ||
-                            step.kind == NormKind::bert || step.kind == NormKind::extra_spaces)) {
+    } else if ((step.kind == NormKind::replace && step.text.find(kBlank) != std::string::npos) ||
+               (replaced && (step.kind == NormKind::strip || step.kind == NormKind::replace ||
+                             step.kind == NormKind::bert || step.kind == NormKind::extra_spaces))) {
       return false;
     }
     out.normalizers.push_back(std::move(plain));

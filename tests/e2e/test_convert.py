@@ -63,6 +63,24 @@ class Convert(harness.Case):
         report = self.out("convert", out, self.output("second.gguf"), "--type", "q4_0")
         self.assertRegex(report, r"requantised \(\d+ from Q8_0\)")
 
+    def test_there_and_back_as_a_hugging_face_directory(self):
+        model = self.random()
+        folder = self.folder / "as-hf"
+        report = self.out("convert", model, folder, "--hf", "--max-shard-size", "20KB")
+        self.assertIn("tensors in f32", report)
+        names = {path.name for path in folder.iterdir()}
+        self.assertLessEqual({"config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"},
+                             names)
+        self.assertEqual(self.answer(folder), self.answer(model))
+        back = self.output("back.gguf")
+        self.out("convert", folder, back, "--type", "f32")
+        self.assertEqual(self.answer(back), self.answer(model))
+        self.assertIn("is there already", self.refused(2, "convert", model, folder, "--hf"))
+        self.assertIn("5GB", self.refused(2, "convert", model, self.folder / "x", "--hf", "--max-shard-size", "much"))
+        self.assertIn("not q8_0", self.refused(1, "convert", model, self.folder / "x", "--hf", "--type", "q8_0"))
+        self.assertFalse((self.folder / "x").exists())
+        self.assertFalse([path for path in self.folder.iterdir() if "partial" in path.name])
+
     def test_refusals(self):
         model, out = self.random(), self.output("refused.gguf")
         self.assertIn("is the input itself", self.refused(2, "convert", model, model, "--type", "q8_0"))

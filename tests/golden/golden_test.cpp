@@ -143,6 +143,18 @@ TEST_P(GoldenTest, ConvertedFilesAreTheDirectory) {
   }
 }
 
+// And back: the directory that is written of that file is the model too.
+TEST_P(GoldenTest, ExportedDirectoriesAreTheModel) {
+  const Golden golden(GetParam());
+  const std::filesystem::path path = scratch_folder() / (GetParam() + "-exported");
+  export_model(gguf_of(GetParam()), path);
+  const Runner::Options options{.precision = Precision::f32};
+  Runner directory(golden_path(GetParam()), options), exported(path, options);
+  kvcache::SequenceCache a = directory.sequence(), b = exported.sequence();
+  EXPECT_EQ(directory.feed(a, golden.ids), exported.feed(b, golden.ids));
+  std::filesystem::remove_all(path);
+}
+
 // What docs/models.md says of a family, if it is so.
 TEST_P(GoldenTest, IsListedAsProved) {
   const Golden golden(GetParam());

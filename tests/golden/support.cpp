@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "formats/convert.h"
+#include "models/hf_export.h"
 #include "models/open_model.h"
 
 namespace lithe::test {
@@ -154,6 +155,14 @@ void convert_model(const fs::path& from, const fs::path& to, DType dtype) {
   const auto plan = need(formats::plan_conversion(*file, dtype, true));
   const auto go_on = [](std::uint64_t, std::string_view) { return true; };
   need(formats::convert(*file, plan, to, threads, formats::ConvertProgress(go_on)));
+}
+
+void export_model(const fs::path& from, const fs::path& to) {
+  const auto file = need(models::open_model(from));
+  ThreadPool threads(1);
+  const auto plan = need(models::HfExport::plan(*file, DType::f32));
+  const auto go_on = [](std::uint64_t, std::string_view) { return true; };
+  need(plan.write(to, std::uint64_t{1} << 20, threads, models::HfExport::Progress(go_on)));
 }
 
 int reencode(const fs::path& from, const fs::path& to, DType dtype) {

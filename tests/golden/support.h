@@ -29,7 +29,10 @@ std::vector<std::int32_t> read_npy_i32(const std::filesystem::path& path);
 /// A Hugging Face directory, or any model, as one GGUF file with matrices of type `dtype` where it fits.
 void convert_model(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
 
-/// The same; how many of the matrices got `dtype`.
+/// A model as a new Hugging Face directory in f32.
+void export_model(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// A conversion; how many of the matrices got `dtype`.
 int reencode(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
 
 /// A random model made on the spot.

@@ -61,6 +61,7 @@ KeyTable keys() {
 }
 
 Status import(HfConfig& config) {
+  config.name("CohereForCausalLM", "cohere");
   KeyTable table = keys();
   table.push_back({"attention.qk_norm", "use_qk_norm", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.import(table));
@@ -68,6 +69,7 @@ Status import(HfConfig& config) {
 }
 
 Status import2(HfConfig& config) {
+  config.name("Cohere2ForCausalLM", "cohere2");
   KeyTable table = keys();
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
   LITHE_RETURN_IF_ERROR(config.import(table));

@@ -43,11 +43,28 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
+// The newer models have several kv heads, and a norm for each branch or one.
+void export_shape(HfConfig& config) {
+  const LayerSpec& layer = config.spec().layers.front();
+  const bool two_norms = config.has_tensor("blk.0.attn_norm_2.weight");
+  const bool grouped = two_norms || (layer.kv_heads > 1 && layer.kv_heads < layer.heads);
+  config.alternative = two_norms ? 0 : 1;
+  config.set("new_decoder_architecture", grouped);
+  config.set("num_ln_in_parallel_attn", two_norms ? 2 : 1);
+  config.set("num_kv_heads", layer.kv_heads);
+  config.set("multi_query", layer.kv_heads == 1);
+  config.set("parallel_attn", true);
+  config.set("ffn_hidden_size", layer.ffn_dim);
+}
+
 Status import(HfConfig& config) {
+  config.name("FalconForCausalLM", "falcon");
   KeyTable keys = layer_norm_keys("layer_norm_epsilon");
   keys.push_back({"", "activation|hidden_act", KeyKind::text, R"("gelu")"});
-  keys.push_back({"", "alibi|bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "alibi", KeyKind::boolean, "false"});
+  keys.push_back({"", "bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
+  if (config.exporting()) export_shape(config);
   LITHE_ASSIGN_OR_RETURN(const auto hidden, config.integer("hidden_size|n_embed"));
   LITHE_ASSIGN_OR_RETURN(const auto heads, config.integer("num_attention_heads|n_head"));
   LITHE_ASSIGN_OR_RETURN(const bool grouped, config.boolean("new_decoder_architecture", false));

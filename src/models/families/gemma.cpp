@@ -99,11 +99,21 @@ KeyTable keys() {
 }
 
 Status import(HfConfig& config) {
+  config.name("GemmaForCausalLM", "gemma");
   LITHE_RETURN_IF_ERROR(config.import(keys()));
   return config.import_rope(10000.0);
 }
 
 Status import_scale(HfConfig& config) {
+  if (config.exporting()) {
+    const double scale = static_cast<double>(config.spec().layers.front().attention_scale);
+    const double unit = 1 / (scale * scale);
+    const auto whole = static_cast<std::int64_t>(std::round(unit));  // which Transformers insists on
+    if (std::abs(unit - static_cast<double>(whole)) > 1e-5 * unit)
+      return unsupported("attention.scale = {} has no query_pre_attn_scalar", scale);
+    config.set("query_pre_attn_scalar", whole);
+    return {};
+  }
   LITHE_ASSIGN_OR_RETURN(const double unit, config.real("query_pre_attn_scalar", 256.0));
   if (!(unit > 0)) return corrupt("config.json: query_pre_attn_scalar = {}", unit);
   config.add("attention.scale", static_cast<float>(1.0 / std::sqrt(unit)));
@@ -111,6 +121,7 @@ Status import_scale(HfConfig& config) {
 }
 
 Status import2(HfConfig& config) {
+  config.name("Gemma2ForCausalLM", "gemma2");
   KeyTable table = keys();
   table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
   table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
@@ -122,11 +133,12 @@ Status import2(HfConfig& config) {
 }
 
 Status import3(HfConfig& config) {
+  config.name("Gemma3ForCausalLM", "gemma3_text");
   KeyTable table = keys();
   table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
   table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
-  table.push_back({"rope.freq_base_swa", "rope_parameters.sliding_attention.rope_theta|rope_local_base_freq",
+  table.push_back({"rope.freq_base_swa", "rope_local_base_freq|rope_parameters.sliding_attention.rope_theta",
                    KeyKind::real, "10000.0"});
   LITHE_RETURN_IF_ERROR(config.import(table));
   LITHE_RETURN_IF_ERROR(config.import_windows(6));

@@ -25,6 +25,8 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Glm4ForCausalLM", "glm4");
+  if (config.exporting()) config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   LITHE_RETURN_IF_ERROR(config.import(keys));

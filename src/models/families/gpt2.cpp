@@ -46,7 +46,15 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("GPT2LMHeadModel", "gpt2");
   KeyTable keys = layer_norm_keys("layer_norm_epsilon");
+  for (KeyRow& row : keys) {
+    if (row.gguf == "block_count") row.hf = "n_layer|num_hidden_layers";
+    if (row.gguf == "context_length") row.hf = "n_positions|n_ctx|max_position_embeddings";
+    if (row.gguf == "embedding_length") row.hf = "n_embd|hidden_size";
+    if (row.gguf == "feed_forward_length") row.hf = "n_inner|intermediate_size";
+    if (row.gguf == "attention.head_count") row.hf = "n_head|num_attention_heads";
+  }
   keys.push_back({"", "activation_function", KeyKind::text, R"("gelu_new"|"gelu_pytorch_tanh")"});
   keys.push_back({"", "scale_attn_by_inverse_layer_idx", KeyKind::boolean, "false"});
   keys.push_back({"", "scale_attn_weights", KeyKind::boolean, "true"});

@@ -47,12 +47,18 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("GPTNeoXForCausalLM", "gpt_neox");
   KeyTable keys = layer_norm_keys("layer_norm_eps");
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "true"});
   keys.push_back({"use_parallel_residual", "use_parallel_residual", KeyKind::boolean, "true"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0, 0.25);
+  LITHE_RETURN_IF_ERROR(config.import_rope(10000.0, 0.25));
+  if (config.exporting()) {  // under this family's own names
+    config.set("rotary_emb_base", config.json().at("rope_theta"));
+    config.set("rotary_pct", config.json().at("partial_rotary_factor"));
+  }
+  return {};
 }
 
 }  // namespace

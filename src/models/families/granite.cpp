@@ -51,6 +51,8 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("GraniteForCausalLM", "granite");
+  if (config.exporting()) config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
   LITHE_RETURN_IF_ERROR(config.import(keys()));
   return config.import_rope(10000.0);
 }
@@ -74,6 +76,10 @@ WeightTable weights_moe(const ArchSpec& spec) {
 }
 
 Status import_moe(HfConfig& config) {
+  if (config.exporting()) {
+    const bool shared = config.spec().layers.front().moe.shared_dim > 0;
+    config.name(shared ? kMoeNames[1] : kMoeNames[0], shared ? "granitemoeshared" : "granitemoe");
+  }
   KeyTable table = keys();
   for (const KeyRow& row : expert_keys("num_local_experts", "intermediate_size")) table.push_back(row);
   table.push_back({"expert_shared_feed_forward_length", "shared_intermediate_size"});

@@ -32,6 +32,16 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  if (config.exporting()) {
+    const LayerSpec& layer = config.spec().layers.front();
+    if (layer.sparse())
+      config.name("MixtralForCausalLM", "mixtral");
+    else if (layer.window > 0)
+      config.name("MistralForCausalLM", "mistral");
+    else
+      config.name("LlamaForCausalLM", "llama");
+    config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
+  }
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act|hidden_activation", KeyKind::text, R"("silu")"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});

@@ -27,6 +27,7 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Olmo2ForCausalLM", "olmo2");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});

@@ -25,6 +25,7 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("OlmoeForCausalLM", "olmoe");
   KeyTable keys = dense_keys();
   for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "intermediate_size"))
     keys.push_back(row);

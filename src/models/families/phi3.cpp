@@ -34,11 +34,18 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Phi3ForCausalLM", "phi3");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "0"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
   LITHE_RETURN_IF_ERROR(config.import_rope(10000.0));
+  if (config.exporting()) {
+    config.set("original_max_position_embeddings", config.spec().ropes.front().original_context > 0
+                                                       ? config.spec().ropes.front().original_context
+                                                       : config.spec().context);
+    return {};
+  }
   if (config.has("rope.scaling.original_context_length")) return {};
   LITHE_ASSIGN_OR_RETURN(const auto longest, config.integer("max_position_embeddings"));
   config.add("rope.scaling.original_context_length", static_cast<std::uint32_t>(longest));

@@ -20,6 +20,7 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Qwen2ForCausalLM", "qwen2");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});

@@ -26,9 +26,11 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Qwen3ForCausalLM", "qwen3");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
-  keys.push_back({"", "use_sliding_window|attention_bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});
+  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
   return config.import_rope(10000.0);
 }

@@ -61,6 +61,7 @@ KeyTable keys() {
 }
 
 Status import2(HfConfig& config) {
+  config.name("Qwen2MoeForCausalLM", "qwen2_moe");
   KeyTable table = keys();
   table.push_back({"expert_shared_feed_forward_length", "shared_expert_intermediate_size"});
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
@@ -70,6 +71,7 @@ Status import2(HfConfig& config) {
 }
 
 Status import3(HfConfig& config) {
+  config.name("Qwen3MoeForCausalLM", "qwen3_moe");
   KeyTable table = keys();
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
   table.push_back({"", "attention_bias", KeyKind::boolean, "false"});

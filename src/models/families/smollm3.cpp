@@ -21,6 +21,7 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("SmolLM3ForCausalLM", "smollm3");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});

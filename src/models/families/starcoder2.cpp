@@ -32,6 +32,7 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status import(HfConfig& config) {
+  config.name("Starcoder2ForCausalLM", "starcoder2");
   KeyTable keys = layer_norm_keys("norm_epsilon");
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu_pytorch_tanh")"});
   keys.push_back({"", "use_bias", KeyKind::boolean, "true"});
