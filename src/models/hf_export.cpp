@@ -169,9 +169,9 @@ void HfExport::list_target(std::size_t entry, std::size_t layer) {
       if (piece.hf != first.hf || !piece.lies_in(shape)) continue;
       const BoundWeight& weight = model_.binding.find(piece.role, layer);
       if (!weight) continue;
-      const bool mixed = piece.transform == Transform::grouped_qkv;  // the rows of all three lie mixed
       const std::int64_t offset =
-          mixed ? 0 : place_of(model_.table, i, &WeightEntry::hf, model_.spec, shape).offset;
+          is_mixed(piece.transform) ? 0
+                                    : place_of(model_.table, i, &WeightEntry::hf, model_.spec, shape).offset;
       for (std::int64_t e = 0; e < std::max<std::int64_t>(target.stack, 1); ++e) {
         target.parts.push_back({weight, &shape, by_expert ? expert : e, e * place.whole + offset});
       }
@@ -228,8 +228,9 @@ Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& p
     }
     const std::int64_t at = part.offset + source_row(entry.transform, entry.role, *part.layer, row);
     if (!target.transposed()) return put(at * cols, numbers.data(), cols);
+    const std::int64_t matrix = at / target.rows * target.rows * cols, row_in = at % target.rows;
     for (std::int64_t col = 0; col < cols; ++col)
-      put(col * target.rows + at, &numbers[static_cast<std::size_t>(col)], 1);
+      put(matrix + col * target.rows + row_in, &numbers[static_cast<std::size_t>(col)], 1);
   });
   if (fits) return {};
   return corrupt("tensor {} holds a value that does not fit {}", weight.tensor->name, to.name);

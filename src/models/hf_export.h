@@ -54,7 +54,7 @@ class HfExport {
     std::vector<Part> parts;
 
     std::vector<std::uint64_t> shape() const;
-    bool transposed() const { return parts.front().weight.entry->transform == Transform::transpose; }
+    bool transposed() const { return is_turned(parts.front().weight.entry->transform); }
   };
 
   explicit HfExport(const formats::ModelFile& file) : file_(&file) {}

@@ -50,6 +50,9 @@ std::int64_t source_row(Transform transform, Role role, const LayerSpec& layer, 
     case Transform::add_one:
     case Transform::transpose:
       return row;
+    case Transform::alternate:
+    case Transform::alternate_transpose:
+      return 2 * row + (role == Role::expert_up || role == Role::expert_up_bias ? 1 : 0);
     case Transform::pair_heads: {
       const std::int64_t channel = row % d;
       return row - channel + channel % 2 * (d / 2) + channel / 2;
@@ -143,14 +146,18 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
     }
     return static_cast<const SafetensorsTensor*>(nullptr);
   }
+  const auto look_up = [&](std::string_view one) -> const SafetensorsTensor* {
+    if (const auto* found = directory_.find_tensor(one)) return found;
+    const auto* blocks = directory_.find_tensor(std::string(one) + "_blocks");
+    return blocks != nullptr && formats::Mxfp4Matrix::holds(*blocks) ? blocks : nullptr;
+  };
   for (std::string_view rest = name; !rest.empty();) {  // "a|b"
     const std::string_view one = rest.substr(0, rest.find('|'));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    if (const auto* found = directory_.find_tensor(one)) return found;
+    if (const auto* found = look_up(one)) return found;
     for (const std::string_view prefix : kPrefixes) {
-      const auto* found = one.starts_with(prefix)
-                              ? directory_.find_tensor(one.substr(prefix.size()))
-                              : directory_.find_tensor(std::string(prefix) + std::string(one));
+      const auto* found = one.starts_with(prefix) ? look_up(one.substr(prefix.size()))
+                                                  : look_up(std::string(prefix) + std::string(one));
       if (found != nullptr) return found;
     }
   }
@@ -160,7 +167,7 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
 
 Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const {
   const SafetensorsTensor& source = *piece.source;
-  if (piece.fp8 == nullptr && (source.type == nullptr || !source.type->dtype)) {
+  if (!piece.coded() && (source.type == nullptr || !source.type->dtype)) {
     return unsupported("tensor {} has the type {}, which Lithe does not run", source.name, source.type_name);
   }
   if (piece.fp8 != nullptr && piece.entry->transform == Transform::transpose) {
@@ -169,9 +176,9 @@ Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_
   }
   std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(whole)};
   if (piece.entry->matrix()) expected.push_back(static_cast<std::uint64_t>(piece.cols));
-  if (piece.entry->transform == Transform::transpose) std::ranges::reverse(expected);
+  if (piece.turned()) std::ranges::reverse(expected);
   if (stack > 0) expected.insert(expected.begin(), static_cast<std::uint64_t>(stack));
-  std::vector<std::uint64_t> shape = source.shape;
+  std::vector<std::uint64_t> shape = piece.mxfp4 != nullptr ? piece.mxfp4->shape() : source.shape;
   while (shape.size() > expected.size() && shape.front() == 1) shape.erase(shape.begin());
   if (shape != expected) {
     return corrupt("tensor {} has the shape [{}], but config.json asks for [{}]", source.name,
@@ -190,12 +197,19 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
   Piece piece{source, &row, &shape, 0, 0, place.offset};
   piece.rows = dim_length(row.matrix() ? row.rows : row.cols, spec_, shape);
   piece.cols = row.matrix() ? dim_length(row.cols, spec_, shape) : 1;
-  if (row.transform == Transform::grouped_qkv) piece.offset = 0;  // the rows of all three lie mixed
+  piece.whole = place.whole;
+  if (is_mixed(row.transform)) piece.offset = 0;
   if (formats::Fp8Matrix::holds(*source)) {
     LITHE_ASSIGN_OR_RETURN(formats::Fp8Matrix matrix, formats::Fp8Matrix::find(directory_, *source));
     fp8_.push_back(std::move(matrix));
     piece.fp8 = &fp8_.back();
     if (piece.fp8->scale() != nullptr) claimed_.push_back(piece.fp8->scale()->name);
+  }
+  if (formats::Mxfp4Matrix::holds(*source)) {
+    LITHE_ASSIGN_OR_RETURN(formats::Mxfp4Matrix matrix, formats::Mxfp4Matrix::find(directory_, *source));
+    mxfp4_.push_back(std::move(matrix));
+    piece.mxfp4 = &mxfp4_.back();
+    claimed_.push_back(piece.mxfp4->scales().name);
   }
   const bool stack = row.stacked && row.hf.find("{e}") == std::string::npos;
   LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? shape.moe.rule.experts : 0));
@@ -260,7 +274,7 @@ std::optional<std::span<const std::byte>> HfModel::as_stored(const Recipe& recip
                                                              DType dtype) const {
   const std::vector<Piece>& pieces = recipe.slices[static_cast<std::size_t>(slice)];
   const Piece& piece = pieces.front();
-  if (pieces.size() != 1 || piece.entry->transform != Transform::none ||
+  if (pieces.size() != 1 || piece.entry->transform != Transform::none || piece.mxfp4 != nullptr ||
       *piece.source->type->dtype != dtype) {
     return std::nullopt;
   }
@@ -282,9 +296,10 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
   const DType stored = piece.dtype();
   const auto value = static_cast<std::size_t>(block_format(stored).block_bytes);
   const auto cols = static_cast<std::size_t>(piece.cols);
-  const auto out_row = static_cast<std::size_t>(block_format(dtype).block_bytes) * cols;
-  const bool transposed = piece.entry->transform == Transform::transpose;
-  const std::size_t whole = static_cast<std::size_t>(source.elements()) / cols;  // rows of the source
+  const std::size_t out_row =
+      row_bytes(block_format(dtype), static_cast<std::uint64_t>(piece.cols)).value_or(0);
+  const bool transposed = piece.turned();
+  const auto whole = static_cast<std::size_t>(piece.whole);
   std::vector<std::byte> gathered(transposed ? cols * value : 0);
   std::vector<float> numbers(
       piece.fp8 == nullptr && dtype == stored && piece.entry->transform != Transform::add_one ? 0 : cols);
@@ -292,6 +307,10 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
     const auto from = static_cast<std::size_t>(
         piece.offset + source_row(piece.entry->transform, piece.entry->role, *piece.layer, row));
     std::byte* const to = out + static_cast<std::size_t>(row) * out_row;
+    if (piece.mxfp4 != nullptr) {
+      piece.mxfp4->repack_row(from, to);
+      continue;
+    }
     if (piece.fp8 != nullptr) {
       piece.fp8->decode_row(from, numbers.data());
       block_format(dtype).encode(numbers.data(), piece.cols, to);
@@ -299,8 +318,9 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
     }
     const std::byte* data = source.data.data() + from * cols * value;
     if (transposed) {
+      const std::byte* matrix = source.data.data() + from / whole * whole * cols * value;
       for (std::size_t col = 0; col < cols; ++col) {
-        std::memcpy(gathered.data() + col * value, source.data.data() + (col * whole + from) * value, value);
+        std::memcpy(gathered.data() + col * value, matrix + (col * whole + from % whole) * value, value);
       }
       data = gathered.data();
     }
@@ -326,8 +346,8 @@ Result<std::span<const std::byte>> HfModel::slice(const GgufTensor& tensor, std:
   std::byte* out = scratch.data();
   for (const Piece& piece : recipe.slices[static_cast<std::size_t>(index)]) {
     make(piece, tensor.format->dtype, out);
-    out += static_cast<std::size_t>(piece.rows * piece.cols) *
-           static_cast<std::size_t>(tensor.format->block_bytes);
+    out += static_cast<std::size_t>(piece.rows) *
+           row_bytes(*tensor.format, static_cast<std::uint64_t>(piece.cols)).value_or(0);
   }
   return std::span<const std::byte>(scratch);
 }

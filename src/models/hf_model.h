@@ -13,6 +13,7 @@
 #include "formats/fp8_matrix.h"
 #include "formats/hf_directory.h"
 #include "formats/model_file.h"
+#include "formats/mxfp4_matrix.h"
 #include "models/family.h"
 #include "models/weight_table.h"
 
@@ -38,12 +39,19 @@ class HfModel final : public formats::ModelFile {
     const formats::SafetensorsTensor* source = nullptr;
     const WeightEntry* entry = nullptr;
     const LayerSpec* layer = nullptr;
-    std::int64_t rows = 0, cols = 0;          // of a vector: rows elements, one column
-    std::int64_t offset = 0;                  // in the source, in rows
-    const formats::Fp8Matrix* fp8 = nullptr;  // the source with its scales, if it is of 8-bit floats
+    std::int64_t rows = 0, cols = 0;  // of a vector: rows elements, one column
+    std::int64_t offset = 0;          // in the source, in rows
+    std::int64_t whole = 0;           // rows of one matrix of the source
+    // The source with its scales, if it holds codes.
+    const formats::Fp8Matrix* fp8 = nullptr;
+    const formats::Mxfp4Matrix* mxfp4 = nullptr;
 
+    bool coded() const { return fp8 != nullptr || mxfp4 != nullptr; }
+    bool turned() const { return is_turned(entry->transform) && !coded(); }
     /// What the rows become where nothing asks for another type.
-    DType dtype() const { return fp8 != nullptr ? DType::bf16 : *source->type->dtype; }
+    DType dtype() const {
+      return fp8 != nullptr ? DType::bf16 : mxfp4 != nullptr ? DType::mxfp4 : *source->type->dtype;
+    }
   };
   /// How a tensor is made.
   struct Recipe {
@@ -72,6 +80,7 @@ class HfModel final : public formats::ModelFile {
   std::deque<std::string> names_;
   std::vector<Recipe> recipes_;  // beside tensors_
   std::deque<formats::Fp8Matrix> fp8_;
+  std::deque<formats::Mxfp4Matrix> mxfp4_;
   std::vector<std::string> claimed_;
 };
 

@@ -104,11 +104,23 @@ enum class Presence : std::uint8_t {
 /// What must happen to a tensor of a Hugging Face checkpoint to become what GGUF stores. GGUF needs nothing.
 enum class Transform : std::uint8_t {
   none,
-  pair_heads,   // in each head, rows i and i + d/2 become neighbours: rotary pairs lie side by side
-  add_one,      // gemma: norms are stored as their distance from 1
-  transpose,    // gpt2: a matrix is stored [in, out]
+  pair_heads,           // in each head, rows i and i + d/2 become neighbours: rotary pairs lie side by side
+  add_one,              // gemma: norms are stored as their distance from 1
+  transpose,            // gpt2: a matrix is stored [in, out]
+  alternate,            // gpt-oss: the rows of two pieces, gate and up, take turns
+  alternate_transpose,  // and the matrix is stored [in, out]
   grouped_qkv,  // falcon, gpt-neox: rows go kv head by kv head, each with its queries, its key and its value
 };
+
+/// Whether a checkpoint stores the matrix [in, out].
+constexpr bool is_turned(Transform transform) {
+  return transform == Transform::transpose || transform == Transform::alternate_transpose;
+}
+/// Whether the pieces of a tensor lie mixed in a checkpoint, instead of one after another.
+constexpr bool is_mixed(Transform transform) {
+  return transform == Transform::grouped_qkv || transform == Transform::alternate ||
+         transform == Transform::alternate_transpose;
+}
 
 struct WeightEntry {
   Role role;

@@ -112,6 +112,12 @@ MODELS = {
     "qwen3_moe": lambda: config("Qwen3Moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=12,
                                 norm_topk_prob=True, rope_parameters=rope(10000.0)),
     "olmoe": lambda: config("Olmoe", num_experts=5, num_experts_per_tok=3, rope_parameters=rope(10000.0)),
+    # a window that the prompt passes; a ramp of frequencies that ends between two channels
+    "gpt_oss": lambda: config("GptOss", num_local_experts=5, num_experts_per_tok=2, head_dim=16, sliding_window=12,
+                              rope_parameters=rope(1000.0, rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                                   truncate=False, original_max_position_embeddings=64)),
+    "gpt_oss_mxfp4": lambda: config("GptOss", num_local_experts=4, num_experts_per_tok=2, head_dim=8, hidden_size=64,
+                                    intermediate_size=32, sliding_window=12, rope_parameters=rope(1000.0)),
     "granite_moe": lambda: config("GraniteMoe", num_local_experts=5, num_experts_per_tok=2, attention_multiplier=0.2,
                                   embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=0.5,
                                   tie_word_embeddings=False, rope_parameters=rope(10000.0)),
@@ -134,7 +140,7 @@ def randomise(model, seed, full, spread):
                 drawn = (0.0 if name.endswith("bias") else 1.0) + 0.3 * noise
                 if type(model).__name__.startswith("Gemma"):
                     drawn = drawn - 1
-            elif name.endswith(".bias"):
+            elif name.endswith(("bias", "sinks")):
                 drawn = 0.5 * noise
             elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:
                 # where the head is the embedding, a strong one would repeat the last token for ever; gemma scales it up
@@ -176,6 +182,43 @@ def save_fp8(folder, originals):
     (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
 
 
+def is_mxfp4(name):
+    return name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+
+
+MXFP4_VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def mxfp4(weight):
+    """Blocks, scales and values of a stack of matrices that is stored [in, out]; blocks lie along the inputs."""
+    rows = weight.transpose(1, 2).contiguous()
+    parts = rows.reshape(*rows.shape[:2], -1, 32)
+    exponent = torch.floor(torch.log2(parts.abs().amax(dim=-1, keepdim=True))) - 2
+    scale = torch.exp2(exponent)
+    codes = ((parts / scale)[..., None] - MXFP4_VALUES).abs().argmin(dim=-1)
+    values = (MXFP4_VALUES[codes] * scale).reshape(rows.shape).transpose(1, 2)
+    blocks = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+    return blocks.contiguous(), (exponent[..., 0] + 127).to(torch.uint8).contiguous(), values
+
+
+def round_to_mxfp4(model):
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if is_mxfp4(name):
+                parameter.copy_(mxfp4(parameter)[2])
+
+
+def save_mxfp4(folder, originals):
+    tensors = load_file(folder / "model.safetensors")
+    for name, weight in originals.items():
+        tensors[name + "_blocks"], tensors[name + "_scales"], _ = mxfp4(weight)
+        del tensors[name]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((folder / "config.json").read_text())
+    settings["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.embed_tokens"]}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
 def greedy(model, prompt):
     """64 tokens without any cache, and the smallest lead of a chosen token over the next best."""
     ids, lead = prompt.tolist(), np.inf
@@ -206,6 +249,9 @@ def make(name):
         if name.endswith("fp8"):
             originals = {key: value.clone() for key, value in model.state_dict().items() if is_fp8(key)}
             round_to_fp8(model)
+        if name.endswith("mxfp4"):
+            originals = {key: value.clone() for key, value in model.state_dict().items() if is_mxfp4(key)}
+            round_to_mxfp4(model)
         prompt = np.random.default_rng(seed).integers(3, settings.vocab_size, PROMPT).astype(np.int32)
         with torch.no_grad():
             logits = model(torch.tensor(prompt[None].astype(np.int64)), use_cache=False).logits[0].numpy()
@@ -217,7 +263,7 @@ def make(name):
     folder = OUT / name
     save(model, folder, name in FULL)
     if originals:
-        save_fp8(folder, originals)
+        (save_fp8 if name.endswith("fp8") else save_mxfp4)(folder, originals)
     np.save(folder / "ids.npy", prompt)
     np.save(folder / "logits.npy", logits.astype(np.float32))
     np.save(folder / "greedy.npy", text)
