@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <numeric>
 
 #include "base/text.h"
 #include "values.h"
@@ -52,34 +51,12 @@ constexpr std::array kPeerFlags{
 };
 
 /// Edits (insertions, deletions, replacements) between two words.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::vector<std::string> long_names(const CLI::App& command) {
-  std::vector<std::string> names;
+std::vector<std::string_view> long_names(const CLI::App& command) {
+  std::vector<std::string_view> names;
   for (const CLI::Option* option : command.get_options()) {
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
   }
   return names;
-}
-
-/// The nearest of some names, or nothing when there are none.
-const std::string* nearest(const std::vector<std::string>& names, std::string_view name) {
-  const auto found = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return distance(a, name) < distance(b, name);
-  });
-  return found == names.end() ? nullptr : &*found;
 }
 
 std::string see_help(const CLI::App& command) {
@@ -211,11 +188,11 @@ Status no_command(const CLI::App& app) {
   const std::string shown = printable(given.front());
   if (given.front().starts_with('-'))
     return invalid("{} comes before any command, where no flag is known: {}", shown, see_help(app));
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   for (const CLI::App* command : all_commands(app)) names.push_back(command->get_name());
-  const std::string* name = nearest(names, given.front());
+  const std::string_view name = nearest_name(given.front(), names);
   return invalid("there is no command {}: the nearest is {}, {}", in_quotes(given.front()),
-                 name == nullptr ? "--help" : *name, see_help(app));
+                 name.empty() ? "--help" : name, see_help(app));
 }
 
 Status unknown_argument(const CLI::App& command, const std::string& argument) {
@@ -232,10 +209,9 @@ Status unknown_argument(const CLI::App& command, const std::string& argument) {
     if (!has_flag(command, peer.nearest)) return invalid("{} has no meaning here{}: {}", shown, why, help);
     return invalid("{} has no meaning here{}: the nearest flag is --{}", shown, why, peer.nearest);
   }
-  const std::vector<std::string> names = long_names(command);
-  const std::string* flag = nearest(names, name);
+  const std::string_view flag = nearest_name(name, long_names(command));
   return invalid("`lithe {}` knows no flag {}: the nearest is --{}", command.get_name(), shown,
-                 flag == nullptr ? "help" : *flag);
+                 flag.empty() ? "help" : flag);
 }
 
 Status missing_argument(const CLI::App& command, const CLI::Option& option) {

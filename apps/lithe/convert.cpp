@@ -164,7 +164,8 @@ Status carry_out(const ModelFile& file, const ConversionPlan& plan, const Conver
 }
 
 Status run_convert(const ConvertFlags& flags) {
-  if (flags.type.empty() && !flags.hf) return invalid("--type is missing: one of {}", type_names());
+  if (flags.type.empty() && !flags.hf)
+    return invalid("`lithe convert` needs --type: see `lithe convert --help`");
   std::optional<DType> type;
   if (!flags.type.empty()) {
     LITHE_ASSIGN_OR_RETURN(type, parse_type(flags.type));

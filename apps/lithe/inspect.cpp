@@ -174,6 +174,7 @@ std::string model_text(const ModelFacts& facts) {
       out += line(i == 0 ? "runs" : "", (i == 0 ? "no: " : "    ") + facts.problems[i]);
     }
   }
+  for (const std::string& note : facts.notes) out += line("note", note);
   return out;
 }
 
@@ -247,11 +248,18 @@ Json memory_json(const Memory& memory, const InspectFlags& flags) {
 
 std::string all_json(const ModelFile& file, const ModelFacts& facts, const std::optional<Memory>& memory,
                      const InspectFlags& flags) {
-  Json json = {{"path", file.path().string()},        {"format", file.format_name()},
-               {"shards", file.shard_paths().size()}, {"file_bytes", file.file_bytes()},
-               {"architecture", facts.architecture},  {"name", facts.name},
-               {"runs", facts.problems.empty()},      {"problems", facts.problems},
-               {"weights", facts.elements},           {"bits_per_weight", facts.bits_per_weight()}};
+  Json json = {{"path", file.path().string()},
+               {"format", file.format_name()},
+               {"shards", file.shard_paths().size()},
+               {"file_bytes", file.file_bytes()},
+               {"architecture", facts.architecture},
+               {"name", facts.name},
+               {"runs", facts.problems.empty()},
+               {"problems", facts.problems},
+               {"notes", facts.notes},
+               {"weights", facts.elements},
+               {"bits_per_weight", facts.bits_per_weight()},
+               {"notes", facts.notes}};
   Json metadata = Json::object(), types = Json::object(), tensors = Json::array();
   for (const GgufPair& pair : file.metadata().pairs()) {
     metadata[std::string(pair.key)] = value_json(*file.metadata().find(pair.key));

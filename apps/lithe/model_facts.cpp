@@ -9,6 +9,7 @@
 #include "kernels/packed_matrix.h"
 #include "models/family.h"
 #include "models/gguf_vocab.h"
+#include "models/loader.h"
 #include "models/parameters.h"
 #include "tokenizer/tokenizer.h"
 
@@ -82,6 +83,17 @@ void gather_tensors(const ModelFile& file, ModelFacts& facts) {
   if (file.tensors().empty()) facts.problems.push_back("it holds no weights: a vocabulary alone");
 }
 
+// Tensors that the description asks for and the file lacks, and those that it has for nothing.
+void gather_bindings(const ModelFile& file, ModelFacts& facts) {
+  if (file.tensors().empty()) return;
+  const auto described = models::describe_model(file);
+  if (!described.ok()) {
+    facts.problems.push_back(described.status().message());
+  } else if (std::string unused = described->binding.unused(file); !unused.empty()) {
+    facts.notes.push_back(std::move(unused));
+  }
+}
+
 // Sums of products that remember an overflow.
 class Bytes {
  public:
@@ -136,6 +148,7 @@ ModelFacts gather_facts(const ModelFile& file) {
     auto spec = describe(file, facts.architecture);
     if (spec.ok()) {
       facts.spec = std::move(spec).value();
+      gather_bindings(file, facts);
     } else if (!file.tensors().empty() || spec.status().code() == Code::unsupported) {
       // A vocabulary alone may lack hyper-parameters: that it has no weights is said already.
       facts.problems.push_back(spec.status().message());

@@ -29,6 +29,8 @@ struct ModelFacts {
   std::vector<std::string>
       problems;  // why Lithe does not run it; empty: it does, as far as can be told unloaded
 
+  std::vector<std::string> notes;  // what is odd about it and does not keep it from running
+
   double bits_per_weight() const { return elements == 0 ? 0.0 : 8.0 * double(bytes) / double(elements); }
 };
 

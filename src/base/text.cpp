@@ -1,6 +1,9 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include <cstdint>
 
@@ -73,6 +76,34 @@ std::string human_bytes(double bytes) {
 std::string human_count(double count) {
   static constexpr const char* kUnits[] = {"", " k", " M", " B", " T"};
   return scaled(count, 1000.0, kUnits, 5);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (const char byte : a) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (byte == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
+  constexpr std::size_t kLongest = 64;  // names come from files: the work is bounded
+  name = name.substr(0, kLongest);
+  std::string_view nearest;
+  std::size_t least = SIZE_MAX;
+  for (const std::string_view candidate : known) {
+    if (const std::size_t distance = edit_distance(name, candidate); distance < least) {
+      least = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
 }
 
 }  // namespace lithe

@@ -1,9 +1,10 @@
 #include "tokenizer/pre_tokenizer.h"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <utility>
 
+#include "base/text.h"
 #include "tokenizer/splitters.h"
 
 namespace lithe::tokenizer {
@@ -156,21 +157,6 @@ std::string canonical(std::string_view pattern) {
   return out;
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = i;
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::span<const PreTokenizerRow> pre_tokenizer_rows() {
@@ -206,19 +192,12 @@ const PreTokenizerRow* find_pre_tokenizer(std::span<const std::string> patterns,
 }
 
 std::string_view nearest_pre_tokenizer(std::string_view name) {
-  std::string_view nearest;
-  std::size_t least = SIZE_MAX;
-  name = name.substr(0, 64);
+  std::vector<std::string_view> known;
   for (const PreTokenizerRow& row : kRows) {
-    for (const std::string_view known : row.names) {
-      if (known.empty()) continue;
-      if (const std::size_t distance = edit_distance(name, known); distance < least) {
-        least = distance;
-        nearest = known;
-      }
-    }
+    std::ranges::copy_if(row.names, std::back_inserter(known),
+                         [](std::string_view each) { return !each.empty(); });
   }
-  return nearest;
+  return nearest_name(name, known);
 }
 
 Result<PreTokenizer> PreTokenizer::create(const PreTokenizerRow& row) {

@@ -148,6 +148,18 @@ class Inspect(harness.Case):
         self.assertIn("mamba3", " ".join(facts["problems"]))
         self.assertIsNone(facts["memory"])
         self.assertGreater(len(facts["tensors"]), 10)
+        llamas = self.model("llamas", tiny_gguf.random_model, **{"general.architecture": "llama9"})
+        self.assertIn("'llama9' is not one that Lithe runs: the nearest that runs is 'llama'", self.out("inspect", llamas))
+        self.assertIn("the nearest that runs is 'llama'", self.refused(1, "run", "-m", llamas, "-p", "x"))
+
+    def test_missing_and_useless_tensors_are_listed(self):
+        lacking = self.model("lacking", tiny_gguf.random_model, without="blk.1.attn_k.weight")
+        facts = self.json("inspect", lacking, "--json")
+        self.assertRegex(" ".join(facts["problems"]), r"lacks 1 of the tensors .*: blk\.1\.attn_k\.weight")
+        spare = self.model("spare", tiny_gguf.random_model, **{"llama.block_count": 1})
+        facts = self.json("inspect", spare, "--json")
+        self.assertTrue(facts["runs"], facts["problems"])
+        self.assertRegex(facts["notes"][0], r"9 tensors of the file are not used: blk\.1\.attn_norm\.weight")
         vocabulary = self.folder / "vocabulary.gguf"
         tiny_gguf.write_gguf(vocabulary, tiny_gguf.metadata(tiny_gguf.Vocabulary(), 64, 2, 4, 2, 96, 512), [])
         self.assertIn("no weights", self.out("inspect", vocabulary))

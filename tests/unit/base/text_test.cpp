@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+
 #include "base/progress.h"
 
 namespace lithe {
@@ -47,6 +50,17 @@ TEST(Progress, TheLineShowsShareTimeLeftAndFits) {
   EXPECT_EQ(progress_line("x", 0.5, 0.5, "", 120), "x [##############--------------]  50%");
   EXPECT_EQ(progress_line("x", 2.0, 9.0, "a\nb", 120), "x [############################] 100%  a\\nb");
   EXPECT_EQ(progress_line("Converting", 0.5, 10.0, "note", 20).size(), 20u);
+}
+
+TEST(Text, TheNearestNameIsTheFirstOfTheLeastDifferent) {
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  const std::array<std::string_view, 4> known{"qwen2", "llama", "qwen3", "mamba2"};
+  EXPECT_EQ(nearest_name("qwen3vl", known), "qwen3");
+  EXPECT_EQ(nearest_name("mamba", known), "mamba2");
+  EXPECT_EQ(nearest_name("qwen", known), "qwen2");
+  EXPECT_EQ(nearest_name("x", {}), "");
+  EXPECT_FALSE(nearest_name(std::string(1 << 20, 'q'), known).empty());
 }
 
 }  // namespace
