@@ -46,12 +46,27 @@ struct MoeSpec {
   bool operator==(const MoeSpec&) const = default;
 };
 
+/// Multi-head latent attention (DeepSeek-V2, 2405.04434, section 2.1): keys and values of all heads are made of one
+/// short vector a token, which is all that the cache keeps, beside the rotated part that the heads share. A head's
+/// query is moved into the latent space instead of the keys out of it. To the cache a layer has one kv head, with
+/// head_dim = rank + rope_dim and value_dim = rank.
+struct LatentSpec {
+  int rank = 0;                     // of the latent vector; 0: none of this
+  int query_rank = 0;               // queries are made of a vector so short; 0: of the stream itself
+  int plain_dim = 0, rope_dim = 0;  // channels of a head's query that are not rotated, and that are
+  int value_dim = 0;                // of a head
+  int query_dim() const { return plain_dim + rope_dim; }
+
+  bool operator==(const LatentSpec&) const = default;
+};
+
 struct LayerSpec {
   int heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
   QkNorm qk_norm = QkNorm::none;
-  int rope = 0;               // which of ArchSpec::ropes; kNoRope: none
-  std::int64_t window = 0;    // 0 = full attention
-  bool sinks = false;         // a learned logit a head that takes weight and gives no value
+  int rope = 0;             // which of ArchSpec::ropes; kNoRope: none
+  std::int64_t window = 0;  // 0 = full attention
+  bool sinks = false;       // a learned logit a head that takes weight and gives no value
+  LatentSpec latent;
   float attention_scale = 0;  // on q.k
   float soft_cap = 0;         // of attention's scores
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "layers/embedding.h"
+#include "models/decoder_pass.h"
 
 namespace lithe::models {
 namespace {
@@ -19,18 +20,6 @@ using layers::Product;
 
 // So few rows are rotated and stored faster by one worker than a parallel region begins.
 constexpr std::size_t kSerialTiles = 2;
-
-// Rows of one sequence that lie in one page: a unit of work that no other worker's stores touch.
-struct Tile {
-  std::int64_t row = 0, count = 0, position = 0;
-  std::size_t sequence = 0;
-};
-
-// Consecutive rows of one sequence that ask the cache.
-struct Run {
-  std::int64_t row = 0, count = 0, position = 0;
-  std::size_t sequence = 0;
-};
 
 // What a branch reads x through. Parallel branches of which only one has a norm share it.
 const Norm& pre_norm(const LayerSpec& shape, const Norm& own, const Norm& other) {
@@ -52,9 +41,12 @@ std::vector<const layers::Linear*> DecoderWeights::linears() const {
   std::vector<const layers::Linear*> all;
   for (const DecoderLayer& layer : layers) {
     for (const layers::Linear* linear :
-         {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
+         {&layer.latent.q_down, &layer.latent.down, &layer.q, &layer.k, &layer.v, &layer.attn_out,
+          &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
       if (*linear) all.push_back(linear);
     }
+    for (const layers::Linear& linear : layer.latent.keys) all.push_back(&linear);
+    for (const layers::Linear& linear : layer.latent.values) all.push_back(&linear);
     if (!layer.moe) continue;
     all.push_back(&layer.moe.router);
     for (std::size_t i = 0; i < layer.moe.up.size(); ++i) {
@@ -77,18 +69,6 @@ CacheLayout::CacheLayout(const ArchSpec& spec, DType dtype) {
     page_bytes_ += kernels::kv_layer_bytes(shapes_.back());
   }
 }
-
-// The state of one forward().
-struct Decoder::Pass {
-  const Batch& batch;
-  std::int64_t rows = 0;                  // still alive: all, or from the last layer on those wanted
-  float* x = nullptr;                     // [rows, hidden], the residual stream
-  std::vector<std::int64_t> first{};      // first new position of each sequence
-  std::vector<std::int64_t> positions{};  // [rows]
-  std::vector<Tile> tiles{};              // of all rows of the batch
-  std::vector<Run> runs{};                // of the rows alive
-  bool only_wanted = false;               // x holds the wanted rows alone
-};
 
 Decoder::Decoder(ArchSpec spec, DecoderWeights weights, layers::AttentionMode attention, DType kv_dtype,
                  ThreadPool& pool, const KernelTable& kernels)
@@ -188,7 +168,11 @@ void Decoder::run_layer(Pass& pass, std::size_t index) {
   const LayerSpec& shape = spec_.layers[index];
   float* const branch =
       joins_directly(shape) ? nullptr : context_.arena().take<float>(pass.rows * spec_.hidden);
-  attend(pass, index, branch);
+  if (layer.latent) {
+    attend_latent(pass, index, branch);
+  } else {
+    attend(pass, index, branch);
+  }
   if (pass.rows == 0) return;
   if (shape.residual == Residual::parallel) {
     feed(pass, index, nullptr);  // reads the stream before it adds to it
@@ -277,34 +261,19 @@ void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
     table.rope(x, heads, shape.head_dim, rope->dim(), rope->cos(position), rope->sin(position),
                rope->interleaved());
   };
-  const auto view = [&](std::size_t sequence) {
-    const kvcache::SequenceCache& cache = *pass.batch.sequences[sequence].cache;
-    return kernels::KvView{kv_.shape(index), cache.pool().base() + kv_.offset(index),
-                           cache.pool().page_bytes(), cache.pages().data()};
-  };
   const auto rotate_query = [&](std::int64_t row) {
     rotate(layer.q_norm, row, shape.heads, q + row * q_width);
   };
 
-  const bool narrow = index + 1 == weights_.layers.size() && context_.observer() == nullptr &&
-                      std::ssize(pass.batch.logit_rows) < pass.rows;
+  const bool narrow = narrows(pass, index);
   const std::array products{Product{&layer.k, k, k_width}, Product{&layer.v, v, v_width},
                             Product{&layer.q, q, q_width}};
   multiply(context_, input(), std::span(products).first(narrow ? 2 : 3));
-  const auto place = [&](std::int64_t index_of_tile, int) {
-    const Tile& tile = pass.tiles[static_cast<std::size_t>(index_of_tile)];
-    for (std::int64_t row = tile.row; row < tile.row + tile.count; ++row) {
-      rotate(layer.k_norm, row, shape.kv_heads, k + row * k_width);
-      if (!narrow) rotate_query(row);
-    }
-    table.attention.store(view(tile.sequence), k + tile.row * k_width, k_width, v + tile.row * v_width,
-                          v_width, tile.position, tile.count);
+  const auto prepare = [&](std::int64_t row) {
+    rotate(layer.k_norm, row, shape.kv_heads, k + row * k_width);
+    if (!narrow) rotate_query(row);
   };
-  if (pass.tiles.size() <= kSerialTiles && pass.rows <= static_cast<std::int64_t>(kSerialTiles)) {
-    for (std::int64_t tile = 0; tile < std::ssize(pass.tiles); ++tile) place(tile, 0);
-  } else {
-    context_.pool().parallel_for(std::ssize(pass.tiles), place);
-  }
+  store(pass, index, prepare, k, k_width, v, v_width);
   if (narrow) {
     keep_wanted_rows(pass);
     if (pass.rows == 0) return;
@@ -313,15 +282,54 @@ void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
   }
 
   float* const attended = context_.arena().take<float>(pass.rows * out_width);
+  ask_cache(pass, index, q, q_width, attended, out_width);
+  const std::array output{
+      Product{&layer.attn_out, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr}};
+  multiply(context_, {.x = attended, .stride = out_width, .rows = pass.rows, .cols = out_width}, output);
+}
+
+// In the last layer every row must leave its keys and values behind, but only the rows whose logits are wanted go on.
+bool Decoder::narrows(const Pass& pass, std::size_t index) const {
+  return index + 1 == weights_.layers.size() && context_.observer() == nullptr &&
+         std::ssize(pass.batch.logit_rows) < pass.rows;
+}
+
+kernels::KvView Decoder::view(const Pass& pass, std::size_t index, std::size_t sequence) const {
+  const kvcache::SequenceCache& cache = *pass.batch.sequences[sequence].cache;
+  return kernels::KvView{kv_.shape(index), cache.pool().base() + kv_.offset(index), cache.pool().page_bytes(),
+                         cache.pages().data()};
+}
+
+// Keys and values of all rows into their pages, each row `prepare`d first.
+void Decoder::store(const Pass& pass, std::size_t index, FunctionRef<void(std::int64_t row)> prepare,
+                    const float* k, std::int64_t k_stride, const float* v, std::int64_t v_stride) {
+  const auto place = [&](std::int64_t index_of_tile, int) {
+    const Tile& tile = pass.tiles[static_cast<std::size_t>(index_of_tile)];
+    for (std::int64_t row = tile.row; row < tile.row + tile.count; ++row) prepare(row);
+    context_.kernels().attention.store(view(pass, index, tile.sequence), k + tile.row * k_stride, k_stride,
+                                       v + tile.row * v_stride, v_stride, tile.position, tile.count);
+  };
+  if (pass.tiles.size() <= kSerialTiles && pass.rows <= static_cast<std::int64_t>(kSerialTiles)) {
+    for (std::int64_t tile = 0; tile < std::ssize(pass.tiles); ++tile) place(tile, 0);
+  } else {
+    context_.pool().parallel_for(std::ssize(pass.tiles), place);
+  }
+}
+
+// Attention of the rows alive over what the layer has stored. q: [rows, q_stride], out: [rows, out_stride].
+void Decoder::ask_cache(Pass& pass, std::size_t index, const float* q, std::int64_t q_stride, float* out,
+                        std::int64_t out_stride) {
+  const DecoderLayer& layer = weights_.layers[index];
+  const LayerSpec& shape = spec_.layers[index];
   std::vector<AttentionJob> jobs;
   jobs.reserve(pass.runs.size());
   for (const Run& run : pass.runs) {
     const std::int64_t first = pass.first[run.sequence];
-    jobs.push_back({.kv = view(run.sequence),
-                    .q = q + run.row * q_width,
-                    .out = attended + run.row * out_width,
-                    .q_stride = q_width,
-                    .out_stride = out_width,
+    jobs.push_back({.kv = view(pass, index, run.sequence),
+                    .q = q + run.row * q_stride,
+                    .out = out + run.row * out_stride,
+                    .q_stride = q_stride,
+                    .out_stride = out_stride,
                     .q_heads = shape.heads,
                     .rows = run.count,
                     .first_position = run.position,
@@ -334,9 +342,6 @@ void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
                     .f32_arithmetic = layer.attn_out.arithmetic() == kernels::Arithmetic::f32});
   }
   layers::attention(context_, attention_, jobs);
-  const std::array output{
-      Product{&layer.attn_out, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr}};
-  multiply(context_, {.x = attended, .stride = out_width, .rows = pass.rows, .cols = out_width}, output);
 }
 
 // From here on pass.x, positions and runs describe the wanted rows alone.

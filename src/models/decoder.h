@@ -20,9 +20,20 @@
 
 namespace lithe::models {
 
+/// See LatentSpec. With them q reads the short vector of the query.
+struct LatentWeights {
+  layers::Linear q_down;                     // [query_rank, hidden], or none
+  layers::Norm q_norm, norm;                 // of the two short vectors
+  layers::Linear down;                       // [rank + rope_dim, hidden]
+  std::vector<layers::Linear> keys, values;  // a head each: [rank, plain_dim] and [value_dim, rank]
+
+  explicit operator bool() const { return static_cast<bool>(down); }
+};
+
 struct DecoderLayer {
   layers::Norm attn_norm, attn_post_norm, q_norm, k_norm, ffn_norm, ffn_post_norm;  // empty: none
   layers::Linear q, k, v, attn_out;
+  LatentWeights latent;      // instead of k and v
   std::vector<float> sinks;  // [heads], or empty
   layers::Ffn ffn;
   layers::Moe moe;  // or this
@@ -74,6 +85,8 @@ class Decoder {
   Status forward(const Batch& batch, std::span<float> logits);
 
  private:
+  struct Tile;
+  struct Run;
   struct Pass;
   layers::ScratchNeed scratch_need(const StepShape& step) const;
   Status check(const Batch& batch, std::span<const float> logits) const;
@@ -81,6 +94,13 @@ class Decoder {
   void embed(Pass& pass);
   void run_layer(Pass& pass, std::size_t index);
   void attend(Pass& pass, std::size_t index, float* branch);
+  void attend_latent(Pass& pass, std::size_t index, float* branch);
+  void ask_cache(Pass& pass, std::size_t index, const float* q, std::int64_t q_stride, float* out,
+                 std::int64_t out_stride);
+  void store(const Pass& pass, std::size_t index, FunctionRef<void(std::int64_t row)> prepare, const float* k,
+             std::int64_t k_stride, const float* v, std::int64_t v_stride);
+  bool narrows(const Pass& pass, std::size_t index) const;
+  kernels::KvView view(const Pass& pass, std::size_t index, std::size_t sequence) const;
   void feed(Pass& pass, std::size_t index, float* branch);
   void join(Pass& pass, const float* branch, const layers::Norm& post, Residual residual);
   bool joins_directly(const LayerSpec& shape) const;

@@ -42,6 +42,16 @@ ScratchNeed feed_scratch(const kernels::KernelTable& table, const DecoderLayer& 
           floats(1, width)};
 }
 
+// What the matrices of latent attention read.
+std::uint64_t latent_inputs(const kernels::KernelTable& table, const DecoderLayer& layer, std::int64_t rows) {
+  const LatentWeights& latent = layer.latent;
+  if (!latent) return 0;
+  const std::int64_t all = rows * std::ssize(latent.keys);
+  return std::max({prepared(table, rows, {&latent.q_down, &latent.down, &layer.q}),
+                   prepared(table, rows, {&layer.q}), prepared(table, all, {&latent.keys.front()}),
+                   prepared(table, all, {&latent.values.front()})});
+}
+
 }  // namespace
 
 ScratchNeed Decoder::scratch_need(const StepShape& step) const {
@@ -51,9 +61,15 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     const DecoderLayer& layer = weights_.layers[i];
     const LayerSpec& shape = spec_.layers[i];
     const std::uint64_t branch = joins_directly(shape) ? 0 : floats(step.rows, spec_.hidden);
-    const std::uint64_t kept =
-        branch + floats(step.rows, layer.q.out_features() + layer.k.out_features() + layer.v.out_features() +
-                                       layer.attn_out.in_features());
+    const LatentSpec& latent = shape.latent;
+    const std::int64_t heads_rows = step.rows * shape.heads;
+    const std::uint64_t moved =
+        layer.latent ? floats(step.rows, latent.query_rank + shape.head_dim) +
+                           floats(heads_rows, 2 * latent.rank + shape.head_dim + latent.value_dim)
+                     : 0;
+    const std::uint64_t kept = branch + moved +
+                               floats(step.rows, layer.q.out_features() + layer.k.out_features() +
+                                                     layer.v.out_features() + layer.attn_out.in_features());
     kernels::AttentionJob job;
     job.kv.shape = kv_.shape(i);
     job.q_heads = shape.heads;
@@ -64,7 +80,8 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     const ScratchNeed ffn = feed_scratch(table, layer, step.rows);
     const std::uint64_t passing =
         std::max({prepared(table, step.rows, {&layer.q, &layer.k, &layer.v}),
-                  prepared(table, step.rows, {&layer.attn_out}), attention.arena, ffn.arena});
+                  prepared(table, step.rows, {&layer.attn_out}), latent_inputs(table, layer, step.rows),
+                  attention.arena, ffn.arena});
     need.arena = std::max(need.arena, kept + passing);
     need.per_worker = std::max(
         {need.per_worker, attention.per_worker, ffn.per_worker, floats(1, layer.attn_out.in_features())});

@@ -217,7 +217,10 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
     double magnitude = mscale != 0 && all != 0 ? logarithm(mscale) / logarithm(all) : logarithm(1.0);
     LITHE_ASSIGN_OR_RETURN(magnitude, stated.real("attention_factor", magnitude));
     // GGUF's factor comes on top of the usual logarithm.
-    if (magnitude != logarithm(1.0)) add(key("attn_factor"), static_cast<float>(magnitude / logarithm(1.0)));
+    // Where both are given, and alike, a model scales its scores instead, and its family knows.
+    const bool cancelled = all != 0 && magnitude == 1.0;
+    if (magnitude != logarithm(1.0) && !cancelled)
+      add(key("attn_factor"), static_cast<float>(magnitude / logarithm(1.0)));
     if (all != 0) add(key("yarn_log_multiplier"), static_cast<float>(0.1 * all));
   } else if (type == "llama3") {
     layers::RopeSpec spec{.dim = static_cast<int>(dim), .theta = theta};

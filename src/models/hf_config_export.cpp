@@ -118,7 +118,8 @@ Result<std::vector<float>> HfConfig::divisors(std::string_view name) const {
 Status HfConfig::export_rope(double, double share) {
   if (spec().ropes.empty()) return {};
   const RopeSpec& rope = spec().ropes.front();
-  const int head_dim = spec().layers.front().head_dim;
+  const LayerSpec& layer = spec().layers.front();
+  const int head_dim = layer.latent.rank > 0 ? layer.latent.rope_dim : layer.head_dim;
   set("rope_theta", shortest(rope.theta));
   // Transformers rounds the product down.
   double part = static_cast<double>(rope.dim) / head_dim;

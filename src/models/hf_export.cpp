@@ -156,7 +156,11 @@ void HfExport::list_target(std::size_t entry, std::size_t layer) {
   const LayerSpec& shape = model_.spec.layers[layer];
   const bool by_expert = first.hf.find("{e}") != std::string::npos;
   const Place place = place_of(model_.table, entry, &WeightEntry::hf, model_.spec, shape);
-  const std::int64_t experts = first.stacked ? shape.moe.rule.experts : 1;
+  const std::int64_t experts = stack_of(first, shape);
+  const LatentSpec& latent = shape.latent;
+  const bool by_head =
+      first.transform == Transform::latent_keys || first.transform == Transform::latent_values;
+  const std::int64_t head_rows = std::int64_t{latent.plain_dim} + latent.value_dim;
   for (std::int64_t expert = 0; expert < (by_expert ? experts : 1); ++expert) {
     Target target;
     target.name = expert_name(
@@ -164,11 +168,22 @@ void HfExport::list_target(std::size_t entry, std::size_t layer) {
     target.rows = place.whole;
     target.cols = first.matrix() ? dim_length(first.cols, model_.spec, shape) : 0;
     target.stack = first.stacked && !by_expert ? experts : 0;
+    if (by_head) {
+      target.rows = head_rows * shape.heads;
+      target.cols = latent.rank;
+      target.stack = 0;
+    }
     for (std::size_t i = 0; i < model_.table.size(); ++i) {
       const WeightEntry& piece = model_.table[i];
       if (piece.hf != first.hf || !piece.lies_in(shape)) continue;
       const BoundWeight& weight = model_.binding.find(piece.role, layer);
       if (!weight) continue;
+      if (by_head) {
+        const std::int64_t skipped = piece.transform == Transform::latent_keys ? 0 : latent.plain_dim;
+        for (std::int64_t head = 0; head < experts; ++head)
+          target.parts.push_back({weight, &shape, head, head * head_rows + skipped});
+        continue;
+      }
       const std::int64_t offset =
           is_mixed(piece.transform) ? 0
                                     : place_of(model_.table, i, &WeightEntry::hf, model_.spec, shape).offset;
@@ -224,6 +239,11 @@ Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& p
       for (std::int64_t i = 0; i < weight.cols; ++i)
         put(part.offset + source_row(entry.transform, entry.role, *part.layer, i),
             &numbers[static_cast<std::size_t>(weight.offset + i)], 1);
+      return;
+    }
+    if (entry.transform == Transform::latent_keys) {  // turned: a column of the rows of keys
+      for (std::int64_t col = 0; col < cols; ++col)
+        put((part.offset + col) * target.cols + row, &numbers[static_cast<std::size_t>(col)], 1);
       return;
     }
     const std::int64_t at = part.offset + source_row(entry.transform, entry.role, *part.layer, row);

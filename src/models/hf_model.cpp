@@ -49,6 +49,8 @@ std::int64_t source_row(Transform transform, Role role, const LayerSpec& layer, 
     case Transform::none:
     case Transform::add_one:
     case Transform::transpose:
+    case Transform::latent_keys:
+    case Transform::latent_values:
       return row;
     case Transform::alternate:
     case Transform::alternate_transpose:
@@ -211,6 +213,18 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
     piece.mxfp4 = &mxfp4_.back();
     claimed_.push_back(piece.mxfp4->scales().name);
   }
+  if (row.transform == Transform::latent_keys || row.transform == Transform::latent_values) {
+    // Head by head: its rows of keys, then those of its values, all as long as the latent vector.
+    const LatentSpec& latent = shape.latent;
+    const bool keys = row.transform == Transform::latent_keys;
+    const std::int64_t head = std::int64_t{latent.plain_dim} + latent.value_dim;
+    Piece checked = piece;
+    checked.cols = latent.rank;
+    LITHE_RETURN_IF_ERROR(check_source(checked, head * shape.heads, 0));
+    piece.offset = expert * head + (keys ? 0 : latent.plain_dim);
+    claimed_.push_back(source->name);
+    return piece;
+  }
   const bool stack = row.stacked && row.hf.find("{e}") == std::string::npos;
   LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? shape.moe.rule.experts : 0));
   if (stack) piece.offset += expert * place.whole;
@@ -221,7 +235,7 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
 // The GGUF tensor that row `entry` of the table names, of that row and all that share it.
 Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
   const WeightEntry& first = table_[entry];
-  const std::int64_t stack = first.stacked ? spec_.layers[layer].moe.rule.experts : 1;
+  const std::int64_t stack = stack_of(first, spec_.layers[layer]);
   Recipe recipe;
   recipe.slices.resize(static_cast<std::size_t>(stack));
   std::int64_t rows = 0, cols = 0;
@@ -291,7 +305,27 @@ const HfModel::Recipe& HfModel::recipe_of(const GgufTensor& tensor) const {
 }
 
 // Writes the piece's rows to `out`, in the tensor's type.
+// A head's keys, [plain_dim, rank] in the source, turned.
+void HfModel::make_latent_keys(const Piece& piece, DType dtype, std::byte* out) const {
+  const BlockFormat& from = block_format(piece.dtype());
+  const BlockFormat& to = block_format(dtype);
+  const auto rows = static_cast<std::size_t>(piece.rows), cols = static_cast<std::size_t>(piece.cols);
+  std::vector<float> row(rows), turned(rows * cols);
+  for (std::size_t col = 0; col < cols; ++col) {
+    const auto at = static_cast<std::size_t>(piece.offset) + col;
+    if (piece.fp8 != nullptr) {
+      piece.fp8->decode_row(at, row.data());
+    } else {
+      from.decode(piece.source->data.data() + at * rows * static_cast<std::size_t>(from.block_bytes),
+                  piece.rows, row.data());
+    }
+    for (std::size_t i = 0; i < rows; ++i) turned[i * cols + col] = row[i];
+  }
+  to.encode(turned.data(), piece.rows * piece.cols, out);
+}
+
 void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
+  if (piece.entry->transform == Transform::latent_keys) return make_latent_keys(piece, dtype, out);
   const SafetensorsTensor& source = *piece.source;
   const DType stored = piece.dtype();
   const auto value = static_cast<std::size_t>(block_format(stored).block_bytes);

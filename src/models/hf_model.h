@@ -72,6 +72,7 @@ class HfModel final : public formats::ModelFile {
   std::optional<std::span<const std::byte>> as_stored(const Recipe& recipe, std::uint64_t slice,
                                                       DType dtype) const;
   void make(const Piece& piece, DType dtype, std::byte* out) const;
+  void make_latent_keys(const Piece& piece, DType dtype, std::byte* out) const;
   const Recipe& recipe_of(const formats::GgufTensor& tensor) const;
 
   formats::HfDirectory directory_;

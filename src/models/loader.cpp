@@ -29,6 +29,8 @@ struct LinearSlot {
   Linear& (*of)(DecoderLayer&);
 };
 constexpr LinearSlot kLinears[] = {
+    {Role::q_down, Role::q_down, [](DecoderLayer& layer) -> Linear& { return layer.latent.q_down; }},
+    {Role::latent, Role::latent, [](DecoderLayer& layer) -> Linear& { return layer.latent.down; }},
     {Role::q, Role::q_bias, [](DecoderLayer& layer) -> Linear& { return layer.q; }},
     {Role::k, Role::k_bias, [](DecoderLayer& layer) -> Linear& { return layer.k; }},
     {Role::v, Role::v_bias, [](DecoderLayer& layer) -> Linear& { return layer.v; }},
@@ -37,8 +39,9 @@ constexpr LinearSlot kLinears[] = {
     {Role::up, Role::up_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.up; }},
     {Role::down, Role::down_bias, [](DecoderLayer& layer) -> Linear& { return layer.ffn.down; }},
 };
-constexpr Role kSparse[] = {Role::router,      Role::expert_gate, Role::expert_up,   Role::expert_down,
-                            Role::shared_gate, Role::shared_up,   Role::shared_down, Role::shared_weight};
+constexpr Role kStacks[] = {Role::latent_keys, Role::latent_values, Role::router,      Role::expert_gate,
+                            Role::expert_up,   Role::expert_down,   Role::shared_gate, Role::shared_up,
+                            Role::shared_down, Role::shared_weight};
 struct NormSlot {
   Role weight, bias;
   Norm DecoderLayer::*member;
@@ -73,7 +76,7 @@ class Builder {
   Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice = 0);
   Result<std::vector<float>> vector(const BoundWeight& weight, std::int64_t slice = 0);
   Result<layers::Moe> moe(std::size_t index, const LayerSpec& shape);
-  Result<std::vector<Linear>> experts(Role weight, Role bias, std::size_t index);
+  Result<std::vector<Linear>> stack(Role weight, Role bias, std::size_t index);
   Result<Norm> norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps);
   Result<DecoderLayer> layer(std::size_t index, const ArchSpec& spec);
   Result<bool> has_own_head();
@@ -178,6 +181,14 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
                          norm(Role::q_norm, Role::q_norm, index, spec.qk_norm_kind, spec.norm_eps));
   LITHE_ASSIGN_OR_RETURN(out.k_norm,
                          norm(Role::k_norm, Role::k_norm, index, spec.qk_norm_kind, spec.norm_eps));
+  if (shape.latent.rank > 0) {
+    LITHE_ASSIGN_OR_RETURN(out.latent.q_norm,
+                           norm(Role::q_down_norm, Role::q_down_norm, index, spec.norm, spec.norm_eps));
+    LITHE_ASSIGN_OR_RETURN(out.latent.norm,
+                           norm(Role::latent_norm, Role::latent_norm, index, spec.norm, spec.norm_eps));
+    LITHE_ASSIGN_OR_RETURN(out.latent.keys, stack(Role::latent_keys, Role::latent_keys, index));
+    LITHE_ASSIGN_OR_RETURN(out.latent.values, stack(Role::latent_values, Role::latent_values, index));
+  }
   if (const BoundWeight& sinks = binding_.find(Role::sinks, index)) {
     LITHE_ASSIGN_OR_RETURN(out.sinks, vector(sinks));
   }
@@ -189,16 +200,20 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
   for (const LinearSlot& slot : kLinears) {
     const BoundWeight& weight = binding_.find(slot.weight, index);
     if (!weight) continue;
-    LITHE_ASSIGN_OR_RETURN(slot.of(out), linear(weight, binding_.find(slot.bias, index)));
+    const BoundWeight none;
+    LITHE_ASSIGN_OR_RETURN(slot.of(out),
+                           linear(weight, slot.bias == slot.weight ? none : binding_.find(slot.bias, index)));
   }
   return out;
 }
 
-Result<std::vector<Linear>> Builder::experts(Role weight, Role bias, std::size_t index) {
+Result<std::vector<Linear>> Builder::stack(Role weight, Role bias, std::size_t index) {
   std::vector<Linear> out;
   const BoundWeight& bound = binding_.find(weight, index);
+  const BoundWeight none;
   for (std::int64_t expert = 0; expert < bound.stack; ++expert) {
-    LITHE_ASSIGN_OR_RETURN(Linear one, linear(bound, binding_.find(bias, index), expert));
+    LITHE_ASSIGN_OR_RETURN(Linear one,
+                           linear(bound, bias == weight ? none : binding_.find(bias, index), expert));
     out.push_back(std::move(one));
   }
   return out;
@@ -213,9 +228,9 @@ Result<layers::Moe> Builder::moe(std::size_t index, const LayerSpec& shape) {
   if (const BoundWeight& bias = binding_.find(Role::choice_bias, index)) {
     LITHE_ASSIGN_OR_RETURN(out.choice_bias, vector(bias));
   }
-  LITHE_ASSIGN_OR_RETURN(out.gate, experts(Role::expert_gate, Role::expert_gate_bias, index));
-  LITHE_ASSIGN_OR_RETURN(out.up, experts(Role::expert_up, Role::expert_up_bias, index));
-  LITHE_ASSIGN_OR_RETURN(out.down, experts(Role::expert_down, Role::expert_down_bias, index));
+  LITHE_ASSIGN_OR_RETURN(out.gate, stack(Role::expert_gate, Role::expert_gate_bias, index));
+  LITHE_ASSIGN_OR_RETURN(out.up, stack(Role::expert_up, Role::expert_up_bias, index));
+  LITHE_ASSIGN_OR_RETURN(out.down, stack(Role::expert_down, Role::expert_down_bias, index));
   const BoundWeight none;
   if (shape.moe.shared_dim > 0) {
     LITHE_ASSIGN_OR_RETURN(out.shared.gate, linear(binding_.find(Role::shared_gate, index), none));
@@ -238,7 +253,7 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   };
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
     for (const LinearSlot& slot : kLinears) add(slot.weight, layer);
-    for (const Role role : kSparse) add(role, layer);
+    for (const Role role : kStacks) add(role, layer);
   }
   add(Role::embedding);
   add(Role::position_embedding);

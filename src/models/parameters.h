@@ -21,6 +21,7 @@ class Parameters {
   const std::string& architecture() const { return architecture_; }
   const formats::Metadata& metadata() const { return *metadata_; }
 
+  bool has(std::string_view key) const { return metadata_->contains(full_name(key)); }
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
                                   std::int64_t fallback) const;

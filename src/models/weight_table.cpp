@@ -38,6 +38,20 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return layer.moe.ffn_dim;
     case Dim::shared_ffn:
       return layer.moe.shared_dim;
+    case Dim::query_rank:
+      return layer.latent.query_rank;
+    case Dim::latent_rank:
+      return layer.latent.rank;
+    case Dim::latent_row:
+      return std::int64_t{layer.latent.rank} + layer.latent.rope_dim;
+    case Dim::plain_dim:
+      return layer.latent.plain_dim;
+    case Dim::head_values:
+      return layer.latent.value_dim;
+    case Dim::query_out:
+      return std::int64_t{layer.heads} * layer.latent.query_dim();
+    case Dim::head_values_out:
+      return std::int64_t{layer.heads} * layer.latent.value_dim;
   }
   LITHE_CHECK(false);
 }
@@ -50,6 +64,10 @@ bool is_multiplied(Role role) {
     case Role::k:
     case Role::v:
     case Role::attn_out:
+    case Role::q_down:
+    case Role::latent:
+    case Role::latent_keys:
+    case Role::latent_values:
     case Role::gate:
     case Role::up:
     case Role::down:
@@ -91,6 +109,16 @@ bool is_dense(const LayerSpec& layer) {
 bool is_sparse(const LayerSpec& layer) {
   return layer.sparse();
 }
+bool has_query_rank(const LayerSpec& layer) {
+  return layer.latent.query_rank > 0;
+}
+
+std::int64_t stack_of(const WeightEntry& entry, const LayerSpec& layer) {
+  if (!entry.stacked) return 1;
+  const bool heads = entry.role == Role::latent_keys || entry.role == Role::latent_values;
+  return heads ? layer.heads : layer.moe.rule.experts;
+}
+
 bool has_shared_expert(const LayerSpec& layer) {
   return layer.sparse() && layer.moe.shared_dim > 0;
 }

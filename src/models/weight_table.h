@@ -42,6 +42,13 @@ enum class Role : std::uint8_t {
   sinks,
   attn_out,
   attn_out_bias,
+  // latent attention
+  q_down,
+  q_down_norm,
+  latent,
+  latent_norm,
+  latent_keys,
+  latent_values,
   ffn_norm,
   ffn_norm_bias,
   ffn_post_norm,
@@ -91,7 +98,15 @@ enum class Dim : std::uint8_t {
   ffn,
   experts,
   expert_ffn,
-  shared_ffn
+  shared_ffn,
+  // latent attention
+  query_rank,
+  latent_rank,
+  latent_row,  // what the cache keeps
+  plain_dim,
+  head_values,
+  query_out,
+  head_values_out,
 };
 std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer);
 
@@ -109,6 +124,8 @@ enum class Transform : std::uint8_t {
   transpose,            // gpt2: a matrix is stored [in, out]
   alternate,            // gpt-oss: the rows of two pieces, gate and up, take turns
   alternate_transpose,  // and the matrix is stored [in, out]
+  latent_keys,          // deepseek: a head's rows of keys and then of values in one matrix; keys are turned
+  latent_values,
   grouped_qkv,  // falcon, gpt-neox: rows go kv head by kv head, each with its queries, its key and its value
 };
 
@@ -118,7 +135,8 @@ constexpr bool is_turned(Transform transform) {
 }
 /// Whether the pieces of a tensor lie mixed in a checkpoint, instead of one after another.
 constexpr bool is_mixed(Transform transform) {
-  return transform == Transform::grouped_qkv || transform == Transform::alternate ||
+  return transform == Transform::latent_keys || transform == Transform::latent_values ||
+         transform == Transform::grouped_qkv || transform == Transform::alternate ||
          transform == Transform::alternate_transpose;
 }
 
@@ -133,12 +151,15 @@ struct WeightEntry {
   layers::ShardRole shard = layers::ShardRole::replicated;
   bool (*where)(const LayerSpec&) = nullptr;  // the layers that have it; null: all
   bool stacked =
-      false;  // one such piece an expert, stacked in GGUF; in checkpoints too, or with "{e}" for the expert
+      false;  // one such piece an expert (a head), stacked in GGUF; in checkpoints too, or with "{e}" for the expert
 
   bool lies_in(const LayerSpec& layer) const { return where == nullptr || where(layer); }
   bool matrix() const { return rows != Dim::none; }
 };
 using WeightTable = std::vector<WeightEntry>;
+
+/// How many pieces of a stacked row there are: experts, or heads.
+std::int64_t stack_of(const WeightEntry& entry, const LayerSpec& layer);
 
 /// "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
 std::string layer_name(std::string_view pattern, std::int64_t layer);
@@ -148,6 +169,7 @@ std::string expert_name(std::string_view pattern, std::int64_t expert);
 // Predicates for `where`.
 bool is_dense(const LayerSpec& layer);
 bool is_sparse(const LayerSpec& layer);
+bool has_query_rank(const LayerSpec& layer);
 bool has_shared_expert(const LayerSpec& layer);
 
 /// Where a piece lies in the tensor of the given name: its offset and the whole, in rows of a matrix or elements of a

@@ -133,6 +133,21 @@ TEST_P(GoldenTest, PiecesOfAPromptGiveTheSameBits) {
   }
 }
 
+// Promise 3: no pass takes more scratch than was said before.
+TEST_P(GoldenTest, ScratchIsPriced) {
+  const Golden golden(GetParam());
+  for (const auto& options : {Runner::Options{.precision = Precision::f32}, Runner::Options{}}) {
+    Runner runner(golden_path(GetParam()), options);
+    kvcache::SequenceCache cache = runner.sequence();
+    runner.feed(cache, golden.ids);
+    const auto rows = static_cast<std::int64_t>(golden.ids.size());
+    const std::uint64_t taken = runner.model().memory().peak_scratch,
+                        priced = runner.model().scratch_bytes({rows, rows, rows});
+    EXPECT_LE(taken, priced);
+    EXPECT_LE(priced, 2 * taken + (1 << 20));
+  }
+}
+
 // What `lithe convert` makes of a directory is the directory: the same logits, bit for bit, and every tensor used.
 TEST_P(GoldenTest, ConvertedFilesAreTheDirectory) {
   const Golden golden(GetParam());
@@ -141,7 +156,8 @@ TEST_P(GoldenTest, ConvertedFilesAreTheDirectory) {
   const bool quantised = std::ranges::any_of(
       (*source)->tensors(), [](const formats::GgufTensor& tensor) { return tensor.format->quantized(); });
   for (const auto& options : {Runner::Options{.precision = Precision::f32}, Runner::Options{}}) {
-    if (quantised && options.precision != Precision::f32) continue;  // rounded activations, where the file has none
+    if (quantised && options.precision != Precision::f32)
+      continue;  // rounded activations, where the file has none
     Runner directory(golden_path(GetParam()), options), file(gguf_of(GetParam()), options);
     kvcache::SequenceCache a = directory.sequence(), b = file.sequence();
     EXPECT_EQ(directory.feed(a, golden.ids), file.feed(b, golden.ids));
@@ -199,6 +215,12 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"mistral_window", "llama.attention.sliding_window", 0u},
       {"qwen2_bias", "qwen2.rope.freq_base", 900000.0f},
       {"gpt_oss", "gpt-oss.attention.sliding_window", 11u},
+      {"deepseek_v2_lite", "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f},
+      {"deepseek_v2_lite", "deepseek2.expert_weights_scale", 1.0f},
+      {"deepseek_v2", "deepseek2.expert_group_used_count", 1u},
+      {"deepseek_v3", "deepseek2.expert_group_used_count", 4u},
+      {"deepseek_v3", "deepseek2.expert_gating_func", 1u},
+      {"deepseek_v3", "deepseek2.expert_weights_norm", false},
       {"gpt_oss", "gpt-oss.rope.scaling.yarn_beta_slow", 0.5f},
       {"gpt_oss", "gpt-oss.expert_used_count", 3u},
       {"gpt_oss", "gpt-oss.expert_gating_func", 1u},

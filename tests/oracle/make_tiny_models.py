@@ -42,6 +42,11 @@ def config(kind, **changes):
     return getattr(transformers, kind + "Config")(**{key: value for key, value in settings.items() if value is not None})
 
 
+def without(key, settings):
+    setattr(settings, key, None)
+    return settings
+
+
 # name -> a function that makes the configuration
 MODELS = {
     # hidden no power of two; head_dim explicit and not hidden / heads; odd feed-forward width; tied
@@ -112,6 +117,28 @@ MODELS = {
     "qwen3_moe": lambda: config("Qwen3Moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=12,
                                 norm_topk_prob=True, rope_parameters=rope(10000.0)),
     "olmoe": lambda: config("Olmoe", num_experts=5, num_experts_per_tok=3, rope_parameters=rope(10000.0)),
+    # all ranks odd; a query without a rank of its own
+    "deepseek_v2_lite": lambda: without("q_lora_rank", config("DeepseekV2", num_hidden_layers=3, kv_lora_rank=20, qk_nope_head_dim=12,
+                                       qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4, n_routed_experts=6,
+                                       n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=24,
+                                       first_k_dense_replace=1, topk_method="greedy", n_group=1, topk_group=1,
+                                       routed_scaling_factor=1.5,
+                                       rope_parameters=rope(1000.0, rope_type="yarn", factor=8.0, beta_fast=32.0,
+                                                            beta_slow=1.0, mscale=0.707, mscale_all_dim=0.707,
+                                                            original_max_position_embeddings=64))),
+    "deepseek_v2": lambda: config("DeepseekV2", num_hidden_layers=3, q_lora_rank=18, kv_lora_rank=20, qk_nope_head_dim=12,
+                                  qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4, n_routed_experts=6,
+                                  n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24,
+                                  first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=3, topk_group=2,
+                                  routed_scaling_factor=2.0, rope_parameters=rope(10000.0)),
+    "deepseek_v3": lambda: config("DeepseekV3", num_hidden_layers=3, q_lora_rank=18, kv_lora_rank=20, qk_nope_head_dim=12,
+                                  qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4, n_routed_experts=8,
+                                  n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=24,
+                                  first_k_dense_replace=1, n_group=4, topk_group=2, norm_topk_prob=True,
+                                  routed_scaling_factor=2.0,
+                                  rope_parameters=rope(1000.0, rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0,
+                                                       mscale=1.0, mscale_all_dim=1.0,
+                                                       original_max_position_embeddings=64)),
     # a window that the prompt passes; a ramp of frequencies that ends between two channels
     "gpt_oss": lambda: config("GptOss", num_local_experts=5, num_experts_per_tok=2, head_dim=16, sliding_window=12,
                               rope_parameters=rope(1000.0, rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
@@ -148,6 +175,9 @@ def randomise(model, seed, full, spread):
             else:
                 drawn = 0.25 * noise
             parameter.copy_(drawn if full else drawn.bfloat16().float())
+        for name, buffer in model.named_buffers():  # what the choice of experts is corrected by
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator).bfloat16().float())
     model.tie_weights()
 
 

@@ -95,7 +95,10 @@ Result<RopeSpec> describe_rope(const Parameters& parameters, RopeKind kind, int 
     LITHE_ASSIGN_OR_RETURN(rope.beta_fast,
                            parameters.real_or(key("scaling.yarn_beta_fast"), 0.01, 1e4, 32.0));
     LITHE_ASSIGN_OR_RETURN(rope.beta_slow, parameters.real_or(key("scaling.yarn_beta_slow"), 0.01, 1e4, 1.0));
-    rope.magnitude = attention * (rope.factor <= 1 ? 1.0 : 1.0 + 0.1 * std::log(rope.factor));
+    // A file that states the multiplier scales scores, not angles.
+    const bool cancelled =
+        parameters.has(key("scaling.yarn_log_multiplier")) && !parameters.has(key("scaling.attn_factor"));
+    if (!cancelled) rope.magnitude = attention * (rope.factor <= 1 ? 1.0 : 1.0 + 0.1 * std::log(rope.factor));
     if (rope.theta <= 1.0)
       return corrupt("{}.{}freq_base = {} allows no yarn", parameters.architecture(), prefix, rope.theta);
   }

@@ -123,6 +123,31 @@ TEST_P(AttentionTest, ShiftedScoresAndCaps) {
   }
 }
 
+// Latent attention as DeepSeek has it: one kv head for all, keys of 576 channels, values of 512.
+TEST_P(AttentionTest, LatentHeads) {
+  double worst = 0;
+  for (const DType dtype : {DType::f32, DType::f16, DType::q8_0}) {
+    for (const bool f32_arithmetic : {true, false}) {
+      AttentionShape shape;
+      shape.dtype = dtype;
+      shape.f32_arithmetic = f32_arithmetic;
+      shape.key_dim = 576;
+      shape.value_dim = 512;
+      shape.kv_heads = 1;
+      shape.group = 3;
+      shape.tokens = GetParam() == Isa::reference ? 9 : kKeyBlock + 21;
+      AttentionCase c(shape, 15);
+      const std::vector<float> whole = run_flash(kernels(), c, shape.tokens);
+      const double error = largest_error(whole, c.exact());
+      const bool rounded = GetParam() == Isa::avx512 && !f32_arithmetic && dtype != DType::f32;
+      EXPECT_LT(error, rounded ? (dtype == DType::q8_0 ? 0.06 : 2e-3) : tolerance(shape)) << shape.text();
+      EXPECT_TRUE(same_bits(whole, run_flash(kernels(), c, 7))) << shape.text();
+      worst = std::max(worst, error);
+    }
+  }
+  std::printf("[ counts ] latent heads: within %.1e of f64\n", worst);
+}
+
 // Promise 1: chunks of any size, pages in any order, rows alone or together: the same bits.
 TEST_P(AttentionTest, ChunksAndPagesDoNotChangeABit) {
   std::int64_t compared = 0;
@@ -327,7 +352,7 @@ TEST_P(AttentionTest, FaultsComeOutAsNaN) {
 // Codes at their bounds: queries, keys and values all at their largest, and equal weights for all keys of a block.
 TEST_P(AttentionTest, LargestCodesDoNotOverflow) {
   for (const DType dtype : {DType::f16, DType::q8_0}) {
-    for (const int dim : {64, 128, 192}) {
+    for (const int dim : {64, 128, 192, 576}) {
       AttentionShape shape;
       shape.dtype = dtype;
       shape.f32_arithmetic = false;

@@ -1,0 +1,202 @@
+// deepseek2: DeepSeek V2, V2-Lite, V3, R1. Latent attention; leading dense layers, then many small experts with shared
+// ones. V2 scores experts by softmax, V3 by sigmoid with a bias for the choice; both choose from the best groups.
+#include <array>
+#include <cmath>
+
+#include "models/families/dense.h"
+#include "models/families/sparse.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 2> kHfNames{"DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"};
+constexpr int kGroupBest = 2;  // V3: a group is as good as its two best
+
+// The last layers of a file may predict the token after next; they are not run.
+Status describe_depth(const Parameters& parameters, ArchSpec& spec) {
+  LITHE_ASSIGN_OR_RETURN(const auto ahead,
+                         parameters.integer_or("nextn_predict_layers", 0, Limits::layers, 0));
+  if (ahead >= std::ssize(spec.layers))
+    return corrupt("{}: nextn_predict_layers = {} of {} layers", spec.family, ahead, spec.layers.size());
+  spec.layers.resize(spec.layers.size() - static_cast<std::size_t>(ahead));
+  return {};
+}
+
+Status describe_latent(const Parameters& parameters, ArchSpec& spec) {
+  const int rope = spec.ropes.front().dim;
+  LITHE_ASSIGN_OR_RETURN(const auto query,
+                         parameters.integer_or("attention.key_length_mla", 0, Limits::head_dim, 0));
+  if (query == 0) {
+    return unsupported(
+        "an old file of '{}', which keeps keys and values of all heads (attn_kv_b): convert the model again",
+        spec.family);
+  }
+  LITHE_ASSIGN_OR_RETURN(const auto value,
+                         parameters.integer("attention.value_length_mla", 1, Limits::head_dim));
+  LITHE_ASSIGN_OR_RETURN(const auto rank, parameters.integer("attention.kv_lora_rank", 1, Limits::head_dim));
+  LITHE_ASSIGN_OR_RETURN(const auto query_rank,
+                         parameters.integer_or("attention.q_lora_rank", 0, Limits::hidden, 0));
+  LITHE_ASSIGN_OR_RETURN(const double logarithm,
+                         parameters.real_or("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0));
+  LatentSpec latent;
+  latent.rank = static_cast<int>(rank);
+  latent.query_rank = static_cast<int>(query_rank);
+  latent.rope_dim = rope;
+  latent.plain_dim = static_cast<int>(query) - rope;
+  latent.value_dim = static_cast<int>(value);
+  const LayerSpec& first = spec.layers.front();
+  if (latent.plain_dim < 1 || first.kv_heads != 1 || first.head_dim != latent.rank + rope ||
+      first.value_dim != latent.rank) {
+    return corrupt(
+        "{}: {} kv heads with keys of {} and values of {} are not what ranks of {} and {} rotated channels "
+        "give",
+        spec.family, first.kv_heads, first.head_dim, first.value_dim, rank, rope);
+  }
+  const RopeSpec& scaling = spec.ropes.front();
+  const double stretch = scaling.scaling == RopeScaling::yarn && scaling.factor > 1
+                             ? 1.0 + logarithm * std::log(scaling.factor)
+                             : 1.0;
+  for (LayerSpec& layer : spec.layers) {
+    layer.latent = latent;
+    layer.attention_scale = static_cast<float>(stretch * stretch / std::sqrt(static_cast<double>(query)));
+  }
+  return {};
+}
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::interleaved));
+  LITHE_RETURN_IF_ERROR(describe_depth(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_latent(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_experts(parameters, {}, spec));
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.moe.rule.score == layers::RouterScore::sigmoid) layer.moe.rule.group_best = kGroupBest;
+  }
+  return spec;
+}
+
+WeightTable weights(const ArchSpec& spec) {
+  const auto split = layers::ShardRole::output_rows;
+  WeightTable table = dense_weights(Transform::none);
+  remove(table, {Role::k, Role::v});
+  entry_of(table, Role::attn_out).cols = Dim::head_values_out;
+  WeightEntry& q = entry_of(table, Role::q);
+  q.rows = Dim::query_out;
+  if (has_query_rank(spec.layers.front())) {
+    q.gguf = "blk.{}.attn_q_b.weight";
+    q.hf = "model.layers.{}.self_attn.q_b_proj.weight";
+    q.cols = Dim::query_rank;
+    table.push_back({.role = Role::q_down,
+                     .gguf = "blk.{}.attn_q_a.weight",
+                     .hf = "model.layers.{}.self_attn.q_a_proj.weight",
+                     .rows = Dim::query_rank});
+    table.push_back({.role = Role::q_down_norm,
+                     .gguf = "blk.{}.attn_q_a_norm.weight",
+                     .hf = "model.layers.{}.self_attn.q_a_layernorm.weight",
+                     .cols = Dim::query_rank});
+  }
+  table.push_back({.role = Role::latent,
+                   .gguf = "blk.{}.attn_kv_a_mqa.weight",
+                   .hf = "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight",
+                   .rows = Dim::latent_row});
+  table.push_back({.role = Role::latent_norm,
+                   .gguf = "blk.{}.attn_kv_a_norm.weight",
+                   .hf = "model.layers.{}.self_attn.kv_a_layernorm.weight",
+                   .cols = Dim::latent_rank});
+  table.push_back({.role = Role::latent_keys,
+                   .gguf = "blk.{}.attn_k_b.weight",
+                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
+                   .rows = Dim::latent_rank,
+                   .cols = Dim::plain_dim,
+                   .transform = Transform::latent_keys,
+                   .shard = split,
+                   .stacked = true});
+  table.push_back({.role = Role::latent_values,
+                   .gguf = "blk.{}.attn_v_b.weight",
+                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
+                   .rows = Dim::head_values,
+                   .cols = Dim::latent_rank,
+                   .transform = Transform::latent_values,
+                   .shard = split,
+                   .stacked = true});
+  add_experts(table, kMlpExperts);
+  table.push_back({.role = Role::choice_bias,
+                   .gguf = "blk.{}.exp_probs_b.bias",
+                   .hf = "model.layers.{}.mlp.gate.e_score_correction_bias",
+                   .cols = Dim::experts,
+                   .presence = Presence::optional,
+                   .where = is_sparse});
+  add_shared_expert(table, "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight",
+                    "mlp.shared_experts.down_proj.weight");
+  return table;
+}
+
+// What GGUF derives from the ranks, and config.json states one by one.
+Status import_latent(HfConfig& config) {
+  LITHE_ASSIGN_OR_RETURN(const auto rank, config.integer("kv_lora_rank"));
+  LITHE_ASSIGN_OR_RETURN(const auto rope, config.integer("qk_rope_head_dim"));
+  LITHE_ASSIGN_OR_RETURN(const auto plain, config.integer("qk_nope_head_dim"));
+  for (const std::int64_t length : {rank, rope, plain}) {
+    if (length < 1 || length > Limits::head_dim) return corrupt("config.json: a head of {} channels", length);
+  }
+  config.add("attention.head_count_kv", std::uint32_t{1});
+  config.add("attention.key_length", static_cast<std::uint32_t>(rank + rope));
+  config.add("attention.value_length", static_cast<std::uint32_t>(rank));
+  config.add("attention.key_length_mla", static_cast<std::uint32_t>(plain + rope));
+  return {};
+}
+
+void export_latent(HfConfig& config) {
+  const ArchSpec& spec = config.spec();
+  const LatentSpec& latent = spec.layers.front().latent;
+  const layers::RouterRule& rule = spec.layers.back().moe.rule;
+  const bool third = rule.score == layers::RouterScore::sigmoid;
+  config.name(third ? kHfNames[0] : kHfNames[1], third ? "deepseek_v3" : "deepseek_v2");
+  config.set("num_key_value_heads", spec.layers.front().heads);
+  config.set("qk_rope_head_dim", latent.rope_dim);
+  config.set("qk_nope_head_dim", latent.plain_dim);
+  config.set("q_lora_rank", latent.query_rank > 0 ? Json(latent.query_rank) : Json());
+  config.set("n_group", rule.groups);
+  config.set("topk_group", rule.groups_used);
+  config.set("topk_method", third ? "noaux_tc" : rule.groups > 1 ? "group_limited_greedy" : "greedy");
+}
+
+Status import(HfConfig& config) {
+  KeyTable keys = dense_keys();
+  std::erase_if(
+      keys, [](const KeyRow& row) { return row.gguf == "attention.head_count_kv" || row.hf == "head_dim"; });
+  for (const KeyRow& row : expert_keys("n_routed_experts", "moe_intermediate_size")) keys.push_back(row);
+  keys.push_back({"attention.q_lora_rank", "q_lora_rank"});
+  keys.push_back({"attention.kv_lora_rank", "kv_lora_rank"});
+  keys.push_back({"attention.value_length_mla", "v_head_dim"});
+  keys.push_back({"leading_dense_block_count", "first_k_dense_replace"});
+  keys.push_back({"expert_shared_count", "n_shared_experts"});
+  keys.push_back({"expert_weights_scale", "routed_scaling_factor", KeyKind::real, "1.0"});
+  keys.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
+  keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
+  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "rope_interleave", KeyKind::boolean, "true"});
+  keys.push_back({"", "moe_layer_freq", KeyKind::integer, "1"});
+  if (config.exporting()) export_latent(config);
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_latent(config));
+  LITHE_ASSIGN_OR_RETURN(const std::string method, config.text("topk_method", ""));
+  LITHE_ASSIGN_OR_RETURN(const std::string type, config.text("model_type", ""));
+  const bool sigmoid = method == "noaux_tc" || (method.empty() && type == "deepseek_v3");
+  config.add("expert_gating_func", std::uint32_t{sigmoid ? 2u : 1u});
+  if (method != "greedy") {
+    LITHE_ASSIGN_OR_RETURN(const auto groups, config.integer("n_group", 1));
+    LITHE_ASSIGN_OR_RETURN(const auto kept, config.integer("topk_group", groups));
+    if (groups < 1 || kept < 1 || groups > UINT32_MAX || kept > groups)
+      return corrupt("config.json: topk_group = {} of n_group = {}", kept, groups);
+    config.add("expert_group_count", static_cast<std::uint32_t>(groups));
+    config.add("expert_group_used_count", static_cast<std::uint32_t>(kept));
+  }
+  return config.import_rope(10000.0);
+}
+
+}  // namespace
+
+const Family kDeepseek2{"deepseek2", kHfNames, describe, weights, import};
+
+}  // namespace lithe::models
