@@ -12,6 +12,7 @@
 #include "model_facts.h"
 #include "model_flags.h"
 #include "models/open_model.h"
+#include "models/weight_table.h"
 #include "tensor_table.h"
 #include "values.h"
 
@@ -124,19 +125,32 @@ std::string line(std::string_view label, const std::string& text) {
   return fmt::format("  {:<14} {}\n", label, text);
 }
 
-// "9 heads of 64 on 3 of keys and values", or the range where layers differ.
+// "30 layers, hidden 576, 9 heads of 64 on 3 kv heads, ffn 1536"; of recurrent layers how many, and their state.
 std::string shape_text(const models::ArchSpec& spec) {
   if (spec.layers.empty()) return "no layers";
-  const models::LayerSpec& first = spec.layers.front();
-  std::string text = fmt::format("{} layers, hidden {}, {} heads of {}", spec.layers.size(), spec.hidden,
-                                 first.heads, first.head_dim);
-  text += first.kv_heads == first.heads ? "" : fmt::format(" on {} kv heads", first.kv_heads);
+  const auto recurrent = std::ranges::count_if(spec.layers, models::is_recurrent);
+  const auto attending = std::ranges::find_if(spec.layers, models::attends);
+  std::string text = fmt::format("{} layers, hidden {}", spec.layers.size(), spec.hidden);
+  if (recurrent > 0) {
+    const layers::MambaSpec& mixer = std::ranges::find_if(spec.layers, models::is_recurrent)->mamba;
+    text += fmt::format(", {} of them recurrent with {} heads of {} and a state of {}", recurrent,
+                        mixer.heads, mixer.head_dim, mixer.state);
+  }
+  if (attending == spec.layers.end()) return text;
+  const models::LayerSpec& first = *attending;
+  if (first.latent.rank > 0) {
+    text += fmt::format(", {} heads of {} on a latent vector of {}", first.heads, first.latent.query_dim(),
+                        first.latent.rank);
+  } else {
+    text += fmt::format(", {} heads of {}", first.heads, first.head_dim);
+    text += first.kv_heads == first.heads ? "" : fmt::format(" on {} kv heads", first.kv_heads);
+  }
   text += fmt::format(", ffn {}", first.ffn_dim);
   const auto differs = [&](const models::LayerSpec& layer) {
-    return layer.heads != first.heads || layer.kv_heads != first.kv_heads ||
-           layer.head_dim != first.head_dim || layer.ffn_dim != first.ffn_dim;
+    return models::attends(layer) && (layer.heads != first.heads || layer.kv_heads != first.kv_heads ||
+                                      layer.head_dim != first.head_dim || layer.ffn_dim != first.ffn_dim);
   };
-  if (std::any_of(spec.layers.begin(), spec.layers.end(), differs)) text += " (layer 0; others differ)";
+  if (std::ranges::any_of(spec.layers, differs)) text += " (layer 0; others differ)";
   return text;
 }
 

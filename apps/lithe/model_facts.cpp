@@ -165,6 +165,7 @@ Result<MemoryNeed> memory_need(const ModelFile& file, const models::ArchSpec& sp
   std::uint64_t page = 0;
   for (const models::LayerSpec& layer : spec.layers) {
     page += kernels::kv_layer_bytes({kv_type, layer.kv_heads, layer.head_dim, layer.value_dim});
+    if (layer.mamba.heads > 0) kv.add(static_cast<std::uint64_t>(layer.mamba.state_floats()), sizeof(float));
   }
   kv.add(page, ceil_div<std::uint64_t>(ctx, kernels::kPageTokens));
   scratch.add(scratch_floats(spec) * sizeof(float), batch);

@@ -210,7 +210,8 @@ void Core::finish(Sequence& sequence, FinishReason reason, Status status) {
                        sequence.tokens.end());
   Usage& usage = result.usage;
   usage.completion_tokens += sequence.answered();
-  usage.kv_bytes = sequence.cache.pages().size() * model_.pool->page_bytes();
+  usage.kv_bytes = sequence.cache.pages().size() * model_.pool->page_bytes() +
+                   sequence.cache.state().size() * sizeof(float);
   if (sequence.was_started) {
     usage.queue_seconds = seconds(sequence.submitted, sequence.started);
     if (sequence.first_token != Clock::time_point{}) {

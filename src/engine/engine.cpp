@@ -99,8 +99,14 @@ class Room {
   /// Bytes for keys and values beside the scratch of steps over `length` keys.
   std::uint64_t for_cache(std::int64_t length) const {
     const std::uint64_t scratch = model_.model().scratch_bytes(step(length));
-    const std::uint64_t left = most() - std::min(most(), scratch);
+    const std::uint64_t taken = scratch + states();
+    const std::uint64_t left = most() - std::min(most(), taken);
     return options_.kv_cache_memory > 0 ? std::min(left, options_.kv_cache_memory) : left;
+  }
+  /// Of recurrent layers: one for each sequence that runs or is kept warm.
+  std::uint64_t states() const {
+    return model_.model().memory().state *
+           (static_cast<std::uint64_t>(options_.max_num_seqs) + options_.warm_prefixes);
   }
   /// Tokens whose keys and values fit there, in whole pages.
   std::int64_t tokens(std::int64_t length) const {

@@ -167,8 +167,10 @@ Status check_scratch(const LoadedModel& model, const models::StepShape& step, st
 Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens,
                                               const models::StepShape& step) {
   const std::uint64_t free = available_memory();
-  const auto needed = checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token)
-                          .value_or(std::numeric_limits<std::uint64_t>::max());
+  const std::uint64_t needed =
+      checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token)
+          .value_or(std::numeric_limits<std::uint64_t>::max() - model.model().memory().state) +
+      model.model().memory().state;
   if (needed > free) {
     return exhausted(
         "{} tokens need {} ({} bytes) of key-value cache, but {} ({} bytes) are free: take a shorter "

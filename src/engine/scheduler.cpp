@@ -79,7 +79,7 @@ void Scheduler::use_warm_prefix(Sequence& sequence) {
   if (best == warm_.end()) return;
   sequence.cache = best->cache.fork();
   sequence.cache.truncate(longest);
-  if (sequence.answered() == 0) sequence.result.usage.cached_tokens = longest;
+  if (sequence.answered() == 0) sequence.result.usage.cached_tokens = sequence.cache.length();
   warm_.splice(warm_.begin(), warm_, best);
 }
 

@@ -88,6 +88,16 @@ struct KernelTable {
   void (*add)(float* x, const float* y, std::int64_t n);
   void (*scale)(float* x, float s, std::int64_t n);
 
+  // --- recurrences
+  /// out[c] = silu(bias[c] + sum over t of weights[t, c] * rows[t][c]), t ascending: the last `taps` tokens, the newest last.
+  /// weights: [taps, n]; bias: [n] or null.
+  void (*causal_conv)(const float* const* rows, const float* weights, const float* bias, std::int64_t taps,
+                      std::int64_t n, float* out);
+  /// One token of a state space head (Mamba-2, 2405.21060): state[i, j] = decay * state[i, j] + x[i] * b[j];
+  /// y[i] = sum over j of state[i, j] * c[j]. state: [channels, n]; x, y: [channels]; b, c: [n].
+  void (*state_step)(float* state, const float* x, const float* b, const float* c, float decay,
+                     std::int64_t channels, std::int64_t n, float* y);
+
   // --- sampling reductions
   // ---------------------------------------------------------------------------------------------
   /// The lowest index of the largest value; NaN is never chosen unless all are NaN (then -1).

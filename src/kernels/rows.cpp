@@ -185,6 +185,48 @@ void scale(float* x, float s, std::int64_t n) {
   map(n, x, [=](auto load) LITHE_SIMD { return hn::Mul(load(x), factor); });
 }
 
+void causal_conv(const float* const* rows, const float* weights, const float* bias, std::int64_t taps,
+                 std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const std::int64_t left = n - i;
+    auto sum = bias == nullptr ? hn::Zero(d) : load_upto(bias + i, left);
+    for (std::int64_t tap = 0; tap < taps; ++tap)
+      sum = hn::MulAdd(load_upto(weights + tap * n + i, left), load_upto(rows[tap] + i, left), sum);
+    const auto value = hn::Div(sum, hn::Add(hn::Set(d, 1.0f), exp(hn::Neg(sum))));
+    if (left >= kLanes) {
+      hn::StoreU(value, d, out + i);
+    } else {
+      store_first(value, out + i, left);
+    }
+  }
+}
+
+void state_step(float* state, const float* x, const float* b, const float* c, float decay,
+                std::int64_t channels, std::int64_t n, float* y) {
+  const auto keep = hn::Set(d, decay);
+  for (std::int64_t channel = 0; channel < channels; ++channel, state += n) {
+    const auto in = hn::Set(d, x[channel]);
+    auto even = hn::Zero(d), odd = hn::Zero(d);
+    std::int64_t i = 0;
+    const auto step = [&](std::int64_t at) LITHE_SIMD {
+      const auto next = hn::MulAdd(hn::LoadU(d, state + at), keep, hn::Mul(in, hn::LoadU(d, b + at)));
+      hn::StoreU(next, d, state + at);
+      return hn::Mul(next, hn::LoadU(d, c + at));
+    };
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      even = hn::Add(even, step(i));
+      odd = hn::Add(odd, step(i + kLanes));
+    }
+    for (; i + kLanes <= n; i += kLanes) even = hn::Add(even, step(i));
+    if (i < n) {
+      const auto next = hn::MulAdd(load_first(state + i, n - i), keep, hn::Mul(in, load_first(b + i, n - i)));
+      store_first(next, state + i, n - i);
+      even = hn::MulAdd(next, load_first(c + i, n - i), even);
+    }
+    y[channel] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  }
+}
+
 float max(const float* x, std::int64_t n) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   auto m0 = hn::Set(d, kLowest), m1 = m0;
@@ -243,6 +285,8 @@ void fill_rows(KernelTable& table) {
   table.soft_cap = soft_cap;
   table.add = add;
   table.scale = scale;
+  table.causal_conv = causal_conv;
+  table.state_step = state_step;
   table.argmax = argmax;
   table.max = max;
   table.exp_sum = exp_sum;

@@ -88,6 +88,29 @@ std::int64_t argmax(const float* x, std::int64_t n) {
   return best;
 }
 
+void causal_conv(const float* const* rows, const float* weights, const float* bias, std::int64_t taps,
+                 std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    double sum = bias == nullptr ? 0.0 : static_cast<double>(bias[i]);
+    for (std::int64_t tap = 0; tap < taps; ++tap)
+      sum += static_cast<double>(weights[tap * n + i]) * static_cast<double>(rows[tap][i]);
+    out[i] = static_cast<float>(sum / (1.0 + std::exp(-sum)));
+  }
+}
+
+void state_step(float* state, const float* x, const float* b, const float* c, float decay,
+                std::int64_t channels, std::int64_t n, float* y) {
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      float& value = state[channel * n + i];
+      value = decay * value + x[channel] * b[i];
+      sum += static_cast<double>(value) * static_cast<double>(c[i]);
+    }
+    y[channel] = static_cast<float>(sum);
+  }
+}
+
 float max(const float* x, std::int64_t n) {
   float largest = -std::numeric_limits<float>::infinity();
   for (std::int64_t i = 0; i < n; ++i) {
@@ -115,6 +138,8 @@ void fill_rows_reference(KernelTable& table) {
   table.soft_cap = soft_cap;
   table.add = add;
   table.scale = scale;
+  table.causal_conv = causal_conv;
+  table.state_step = state_step;
   table.argmax = argmax;
   table.max = max;
   table.exp_sum = exp_sum;

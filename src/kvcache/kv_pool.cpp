@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -17,6 +18,7 @@ struct PagePool::Impl {
   std::size_t mapped = 0;
   std::size_t page_bytes = 0;
   int page_tokens = 0;
+  std::size_t state_floats = 0;
   std::vector<int> references;     // [pages]
   std::vector<PageId> free_pages;  // a stack: the page freed last is the warmest
   std::int64_t peak_used = 0;
@@ -55,7 +57,8 @@ struct PagePool::Impl {
   }
 };
 
-Result<PagePool> PagePool::create(std::size_t page_bytes, std::int64_t pages, int page_tokens) {
+Result<PagePool> PagePool::create(std::size_t page_bytes, std::int64_t pages, int page_tokens,
+                                  std::size_t state_floats) {
   if (page_bytes == 0 || page_bytes % 64 != 0) {
     return invalid("a KV page of {} bytes: must be a positive multiple of 64", page_bytes);
   }
@@ -80,6 +83,7 @@ Result<PagePool> PagePool::create(std::size_t page_bytes, std::int64_t pages, in
   impl->mapped = *bytes;
   impl->page_bytes = page_bytes;
   impl->page_tokens = page_tokens;
+  impl->state_floats = state_floats;
   impl->references.assign(static_cast<std::size_t>(pages), 0);
   impl->free_pages.reserve(static_cast<std::size_t>(pages));
   for (std::int64_t page = pages - 1; page >= 0; --page)
@@ -121,6 +125,9 @@ std::size_t PagePool::page_bytes() const {
 int PagePool::page_tokens() const {
   return impl_->page_tokens;
 }
+std::size_t PagePool::state_floats() const {
+  return impl_->state_floats;
+}
 std::int64_t PagePool::total() const {
   return static_cast<std::int64_t>(impl_->references.size());
 }
@@ -151,7 +158,10 @@ Status PagePool::check_integrity() const {
 }
 
 SequenceCache::SequenceCache(SequenceCache&& other) noexcept
-    : pool_(other.pool_), length_(std::exchange(other.length_, 0)), pages_(std::exchange(other.pages_, {})) {}
+    : pool_(other.pool_),
+      length_(std::exchange(other.length_, 0)),
+      pages_(std::exchange(other.pages_, {})),
+      state_(std::move(other.state_)) {}
 
 SequenceCache& SequenceCache::operator=(SequenceCache&& other) noexcept {
   if (this != &other) {
@@ -159,6 +169,7 @@ SequenceCache& SequenceCache::operator=(SequenceCache&& other) noexcept {
     pool_ = other.pool_;
     length_ = std::exchange(other.length_, 0);
     pages_ = std::exchange(other.pages_, {});
+    state_ = std::move(other.state_);
   }
   return *this;
 }
@@ -192,6 +203,11 @@ Status SequenceCache::reserve(std::int64_t count) {
     return exhausted("{} KV pages are needed and {} of {} are free", missing + (copy ? 1 : 0), free,
                      pool.references.size());
   }
+  if (pool.state_floats > 0 && state_ == nullptr) {
+    state_.reset(new (std::nothrow) float[pool.state_floats]());
+    if (state_ == nullptr)
+      return exhausted("no room for a sequence's state of {} bytes", pool.state_floats * sizeof(float));
+  }
   if (copy) {
     const PageId fresh = pool.take();
     std::memcpy(pool.data(fresh), pool.data(pages_[last]), pool.page_bytes);
@@ -214,6 +230,10 @@ void SequenceCache::commit(std::int64_t count) {
 
 void SequenceCache::truncate(std::int64_t length) {
   LITHE_CHECK(length >= 0 && length <= length_);
+  if (pool_->state_floats() > 0 && length < length_) {
+    length = 0;
+    if (state_ != nullptr) std::fill_n(state_.get(), pool_->state_floats(), 0.0f);
+  }
   length_ = length;
   release_from(static_cast<std::size_t>(ceil_div<std::int64_t>(length, pool_->page_tokens())));
 }
@@ -224,6 +244,10 @@ SequenceCache SequenceCache::fork() const {
   child.pages_.assign(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(shared));
   child.length_ = length_;
   for (const PageId page : child.pages_) pool_->retain(page);
+  if (state_ != nullptr) {
+    child.state_ = std::make_unique<float[]>(pool_->state_floats());
+    std::copy_n(state_.get(), pool_->state_floats(), child.state_.get());
+  }
   return child;
 }
 

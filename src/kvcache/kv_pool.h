@@ -1,7 +1,7 @@
 // The paged KV cache: a pool of pages, and per sequence a table of pages with fork, truncate and reference
 // counts. Who owns what: the pool owns the bytes; a SequenceCache owns references to pages; a page shared by
 // several sequences is never written (copy on write for the last page). Source: PagedAttention (2309.06180)
-// section 4.
+// section 4. Beside its pages a sequence of a recurrent model has a state of fixed size, which is its own.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,10 @@ class SequenceCache;
 /// it while it has any.
 class PagePool {
  public:
-  /// page_bytes > 0, a multiple of 64; page_tokens > 0. resource_exhausted when the system refuses the room.
-  static Result<PagePool> create(std::size_t page_bytes, std::int64_t pages, int page_tokens);
+  /// page_bytes > 0, a multiple of 64; page_tokens > 0; state_floats: of each sequence. resource_exhausted when the
+  /// system refuses the room.
+  static Result<PagePool> create(std::size_t page_bytes, std::int64_t pages, int page_tokens,
+                                 std::size_t state_floats = 0);
   PagePool(PagePool&&) noexcept;
   PagePool& operator=(PagePool&&) noexcept;
   ~PagePool();
@@ -37,6 +39,7 @@ class PagePool {
   std::byte* base();
   std::size_t page_bytes() const;
   int page_tokens() const;
+  std::size_t state_floats() const;
   std::int64_t total() const;
   std::int64_t free() const;
   std::int64_t peak_used() const;
@@ -65,15 +68,19 @@ class SequenceCache {
   Status reserve(std::int64_t count);
   /// The model has stored `count` tokens of the reserved room.
   void commit(std::int64_t count);
-  /// Back to the first `length` tokens (speculation's roll-back). Frees whole pages behind.
+  /// Back to the first `length` tokens (speculation's roll-back). Frees whole pages behind. A state has no way back: with
+  /// one, anything but the whole length is the beginning, and length() says so.
   void truncate(std::int64_t length);
-  /// A second sequence that shares the pages of all committed tokens; reserved room stays with this one.
+  /// A second sequence that shares the pages of all committed tokens and has a copy of the state; reserved room stays
+  /// with this one.
   /// Both must reserve() before they write again.
   SequenceCache fork() const;
 
   std::int64_t length() const { return length_; }
   std::span<const PageId> pages() const { return pages_; }
   PagePool& pool() const { return *pool_; }
+  /// [pool().state_floats()] after the first reserve(); zeros before the first token. The model writes it.
+  std::span<float> state() const { return {state_.get(), state_ == nullptr ? 0 : pool_->state_floats()}; }
 
  private:
   void release_from(std::size_t first);
@@ -81,6 +88,7 @@ class SequenceCache {
   PagePool* pool_;
   std::int64_t length_ = 0;
   std::vector<PageId> pages_;
+  std::unique_ptr<float[]> state_;
 };
 
 }  // namespace lithe::kvcache

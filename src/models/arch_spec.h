@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layers/ffn.h"
+#include "layers/mamba.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
 #include "layers/router.h"
@@ -67,6 +68,7 @@ struct LayerSpec {
   std::int64_t window = 0;  // 0 = full attention
   bool sinks = false;       // a learned logit a head that takes weight and gives no value
   LatentSpec latent;
+  layers::MambaSpec mamba;    // instead of attention
   float attention_scale = 0;  // on q.k
   float soft_cap = 0;         // of attention's scores
 

@@ -20,14 +20,19 @@ std::string list_names(const std::vector<std::string>& names) {
   return out;
 }
 
-// rows 0: a vector. stack 0: no stack.
-Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t cols, std::int64_t stack) {
+// rows 0: a vector, which may be folded into so many rows. stack 0: no stack.
+Status check_shape(const GgufTensor& tensor, std::int64_t rows, std::int64_t cols, std::int64_t stack,
+                   std::int64_t folds) {
   std::vector<std::uint64_t> expected{static_cast<std::uint64_t>(cols)};
   if (rows > 0) expected.push_back(static_cast<std::uint64_t>(rows));
   if (stack > 0) expected.push_back(static_cast<std::uint64_t>(stack));
   // Trailing dimensions of 1 say nothing.
   std::vector<std::uint64_t> dims = tensor.dims;
   while (dims.size() > expected.size() && dims.back() == 1) dims.pop_back();
+  if (rows == 0 && dims.size() == 2 && static_cast<std::int64_t>(dims[1]) == folds &&
+      static_cast<std::int64_t>(dims[0]) == cols / folds) {
+    dims = expected;
+  }
   if (dims != expected) {
     return corrupt("tensor {} has the shape {}, but the model's parameters ask for {}", tensor.name,
                    shape_text(tensor.dims), shape_text(expected));
@@ -73,8 +78,9 @@ Status Binding::bind(const formats::ModelFile& file, const ArchSpec& spec, const
       const std::int64_t rows = entry.matrix() ? dim_length(entry.rows, spec, shape) : 1;
       const std::int64_t cols = dim_length(entry.cols, spec, shape);
       const std::int64_t stack = entry.stacked ? stack_of(entry, shape) : 0;
-      LITHE_RETURN_IF_ERROR(
-          check_shape(*tensor, entry.matrix() ? place.whole : 0, entry.matrix() ? cols : place.whole, stack));
+      LITHE_RETURN_IF_ERROR(check_shape(*tensor, entry.matrix() ? place.whole : 0,
+                                        entry.matrix() ? cols : place.whole, stack,
+                                        dim_length(entry.folds, spec, shape)));
       Slots& slots = per_layer(entry.role) ? layers_[layer] : model_;
       slots[static_cast<std::size_t>(entry.role)] = {tensor, &entry, place.offset,
                                                      rows,   cols,   std::max<std::int64_t>(stack, 1)};

@@ -41,8 +41,8 @@ std::vector<const layers::Linear*> DecoderWeights::linears() const {
   std::vector<const layers::Linear*> all;
   for (const DecoderLayer& layer : layers) {
     for (const layers::Linear* linear :
-         {&layer.latent.q_down, &layer.latent.down, &layer.q, &layer.k, &layer.v, &layer.attn_out,
-          &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
+         {&layer.mamba.in, &layer.mamba.out, &layer.latent.q_down, &layer.latent.down, &layer.q, &layer.k,
+          &layer.v, &layer.attn_out, &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
       if (*linear) all.push_back(linear);
     }
     for (const layers::Linear& linear : layer.latent.keys) all.push_back(&linear);
@@ -67,7 +67,11 @@ CacheLayout::CacheLayout(const ArchSpec& spec, DType dtype) {
     shapes_.push_back({dtype, layer.kv_heads, layer.head_dim, layer.value_dim});
     offsets_.push_back(page_bytes_);
     page_bytes_ += kernels::kv_layer_bytes(shapes_.back());
+    state_offsets_.push_back(state_floats_);
+    if (layer.mamba.heads > 0) state_floats_ += static_cast<std::size_t>(layer.mamba.state_floats());
   }
+  page_bytes_ = std::max(page_bytes_,
+                         std::size_t{layers::kCacheLine});  // pages count tokens even where nothing attends
 }
 
 Decoder::Decoder(ArchSpec spec, DecoderWeights weights, layers::AttentionMode attention, DType kv_dtype,
@@ -88,6 +92,7 @@ Status Decoder::check(const Batch& batch, std::span<const float> logits) const {
     const auto room = static_cast<std::int64_t>(sequence.cache->pages().size()) * kernels::kPageTokens;
     LITHE_CHECK(sequence.cache->length() + sequence.count <= room);
     LITHE_CHECK(sequence.cache->pool().page_bytes() == kv_.page_bytes());
+    LITHE_CHECK(sequence.cache->state().size() == kv_.state_floats());
     next += sequence.count;
   }
   LITHE_CHECK(next == rows);
@@ -168,13 +173,17 @@ void Decoder::run_layer(Pass& pass, std::size_t index) {
   const LayerSpec& shape = spec_.layers[index];
   float* const branch =
       joins_directly(shape) ? nullptr : context_.arena().take<float>(pass.rows * spec_.hidden);
-  if (layer.latent) {
+  if (layer.mamba) {
+    mix(pass, index, branch);
+  } else if (layer.latent) {
     attend_latent(pass, index, branch);
   } else {
     attend(pass, index, branch);
   }
   if (pass.rows == 0) return;
-  if (shape.residual == Residual::parallel) {
+  if (!layer.moe && !layer.ffn.up) {  // a mixer alone
+    if (branch != nullptr) join(pass, branch, layer.attn_post_norm, shape.residual);
+  } else if (shape.residual == Residual::parallel) {
     feed(pass, index, nullptr);  // reads the stream before it adds to it
     join(pass, branch, {}, Residual::sequential);
   } else {
@@ -286,6 +295,23 @@ void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
   const std::array output{
       Product{&layer.attn_out, branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr}};
   multiply(context_, {.x = attended, .stride = out_width, .rows = pass.rows, .cols = out_width}, output);
+}
+
+// The recurrent mixer in attention's place. Every row goes through it, in the last layer too: the state needs them all.
+void Decoder::mix(Pass& pass, std::size_t index, float* branch) {
+  const DecoderLayer& layer = weights_.layers[index];
+  const auto normalise = [&](std::int64_t row, float* out) {
+    layer.attn_norm.apply(context_.kernels(), pass.x + row * spec_.hidden, out);
+  };
+  const FunctionRef<void(std::int64_t, float*)> make(normalise);
+  std::vector<layers::MambaRun> runs;
+  runs.reserve(pass.batch.sequences.size());
+  for (const BatchSequence& sequence : pass.batch.sequences) {
+    runs.push_back(
+        {sequence.begin, sequence.count, sequence.cache->state().data() + kv_.state_offset(index)});
+  }
+  layer.mamba.run(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make}, runs,
+                  branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr);
 }
 
 // In the last layer every row must leave its keys and values behind, but only the rows whose logits are wanted go on.

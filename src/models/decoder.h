@@ -12,6 +12,7 @@
 #include "layers/context.h"
 #include "layers/ffn.h"
 #include "layers/linear.h"
+#include "layers/mamba.h"
 #include "layers/moe.h"
 #include "layers/norm.h"
 #include "layers/rope.h"
@@ -34,6 +35,7 @@ struct DecoderLayer {
   layers::Norm attn_norm, attn_post_norm, q_norm, k_norm, ffn_norm, ffn_post_norm;  // empty: none
   layers::Linear q, k, v, attn_out;
   LatentWeights latent;      // instead of k and v
+  layers::Mamba mamba;       // instead of attention
   std::vector<float> sinks;  // [heads], or empty
   layers::Ffn ffn;
   layers::Moe moe;  // or this
@@ -51,7 +53,7 @@ struct DecoderWeights {
   std::vector<const layers::Linear*> linears() const;
 };
 
-/// How keys and values of all layers lie in a page.
+/// How keys and values of all layers lie in a page, and the states of recurrent layers beside the pages.
 class CacheLayout {
  public:
   CacheLayout() = default;
@@ -59,11 +61,15 @@ class CacheLayout {
   std::size_t page_bytes() const { return page_bytes_; }
   const kernels::KvShape& shape(std::size_t layer) const { return shapes_[layer]; }
   std::size_t offset(std::size_t layer) const { return offsets_[layer]; }
+  std::size_t state_floats() const { return state_floats_; }  // of a sequence
+  std::size_t state_offset(std::size_t layer) const { return state_offsets_[layer]; }
 
  private:
   std::vector<kernels::KvShape> shapes_;
   std::vector<std::size_t> offsets_;
   std::size_t page_bytes_ = 0;
+  std::vector<std::size_t> state_offsets_;  // in floats
+  std::size_t state_floats_ = 0;
 };
 
 class Decoder {
@@ -94,6 +100,7 @@ class Decoder {
   void embed(Pass& pass);
   void run_layer(Pass& pass, std::size_t index);
   void attend(Pass& pass, std::size_t index, float* branch);
+  void mix(Pass& pass, std::size_t index, float* branch);
   void attend_latent(Pass& pass, std::size_t index, float* branch);
   void ask_cache(Pass& pass, std::size_t index, const float* q, std::int64_t q_stride, float* out,
                  std::int64_t out_stride);

@@ -70,6 +70,14 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     const std::uint64_t kept = branch + moved +
                                floats(step.rows, layer.q.out_features() + layer.k.out_features() +
                                                      layer.v.out_features() + layer.attn_out.in_features());
+    if (layer.mamba) {
+      const ScratchNeed mixer = layer.mamba.scratch(table, step.rows);
+      const bool feeds = layer.moe || layer.ffn.up;
+      const ScratchNeed ffn = feeds ? feed_scratch(table, layer, step.rows) : ScratchNeed{};
+      need.arena = std::max(need.arena, branch + std::max(mixer.arena, ffn.arena));
+      need.per_worker = std::max({need.per_worker, mixer.per_worker, ffn.per_worker});
+      continue;
+    }
     kernels::AttentionJob job;
     job.kv.shape = kv_.shape(i);
     job.q_heads = shape.heads;

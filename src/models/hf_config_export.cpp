@@ -118,7 +118,10 @@ Result<std::vector<float>> HfConfig::divisors(std::string_view name) const {
 Status HfConfig::export_rope(double, double share) {
   if (spec().ropes.empty()) return {};
   const RopeSpec& rope = spec().ropes.front();
-  const LayerSpec& layer = spec().layers.front();
+  const auto attending =
+      std::ranges::find_if(spec().layers, [](const LayerSpec& each) { return each.heads > 0; });
+  if (attending == spec().layers.end()) return {};
+  const LayerSpec& layer = *attending;
   const int head_dim = layer.latent.rank > 0 ? layer.latent.rope_dim : layer.head_dim;
   set("rope_theta", shortest(rope.theta));
   // Transformers rounds the product down.

@@ -61,6 +61,8 @@ std::vector<std::uint64_t> HfExport::Target::shape() const {
   if (stack > 0) shape.push_back(unsigned_of(stack));
   if (parts.front().weight.entry->role == Role::shared_weight) shape.push_back(1);  // a layer with one output
   shape.push_back(unsigned_of(transposed() ? cols : rows));
+  if (parts.front().weight.entry->role == Role::ssm_conv)
+    shape.push_back(1);  // a convolution of each channel alone
   if (cols > 0) shape.push_back(unsigned_of(transposed() ? rows : cols));
   return shape;
 }
@@ -218,7 +220,8 @@ Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& p
   LITHE_ASSIGN_OR_RETURN(
       const auto data,
       file_->slice(*weight.tensor, vector ? 0 : static_cast<std::uint64_t>(part.slice), scratch));
-  const std::int64_t stored_cols = static_cast<std::int64_t>(weight.tensor->dims[0]);
+  const bool folded = entry.folds != Dim::none;
+  const auto stored_cols = folded ? weight.cols : static_cast<std::int64_t>(weight.tensor->dims[0]);
   const std::size_t row_bytes =
       static_cast<std::size_t>(stored_cols / from.block_elems) * static_cast<std::size_t>(from.block_bytes);
   const std::int64_t rows = vector ? 1 : weight.rows, cols = vector ? stored_cols : weight.cols;
@@ -229,9 +232,7 @@ Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& p
     std::vector<float> numbers(static_cast<std::size_t>(cols));
     const std::int64_t stored = vector ? (entry.stacked ? part.slice : 0) : weight.offset + row;
     from.decode(data.data() + static_cast<std::size_t>(stored) * row_bytes, cols, numbers.data());
-    if (entry.transform == Transform::add_one) {
-      for (float& number : numbers) number -= 1.0f;
-    }
+    for (float& number : numbers) number = to_checkpoint(entry.transform, number);
     for (const float number : numbers) {
       if (!(std::fabs(number) <= greatest)) fits = false;
     }

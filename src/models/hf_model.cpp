@@ -47,6 +47,7 @@ std::int64_t source_row(Transform transform, Role role, const LayerSpec& layer, 
   const std::int64_t d = layer.head_dim, group = layer.kv_heads > 0 ? layer.heads / layer.kv_heads : 1;
   switch (transform) {
     case Transform::none:
+    case Transform::negative_exp:
     case Transform::add_one:
     case Transform::transpose:
     case Transform::latent_keys:
@@ -181,7 +182,8 @@ Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_
   if (piece.turned()) std::ranges::reverse(expected);
   if (stack > 0) expected.insert(expected.begin(), static_cast<std::uint64_t>(stack));
   std::vector<std::uint64_t> shape = piece.mxfp4 != nullptr ? piece.mxfp4->shape() : source.shape;
-  while (shape.size() > expected.size() && shape.front() == 1) shape.erase(shape.begin());
+  for (auto one = shape.begin(); one != shape.end() && shape.size() > expected.size();)
+    one = *one == 1 ? shape.erase(one) : one + 1;
   if (shape != expected) {
     return corrupt("tensor {} has the shape [{}], but config.json asks for [{}]", source.name,
                    fmt::join(source.shape, ", "), fmt::join(expected, ", "));
@@ -261,6 +263,9 @@ Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
   if (first.matrix()) dims.push_back(static_cast<std::uint64_t>(cols));
   dims.push_back(static_cast<std::uint64_t>(rows));
   if (first.stacked) dims.push_back(static_cast<std::uint64_t>(stack));
+  if (const std::int64_t folds = dim_length(first.folds, spec_, spec_.layers[layer]); folds > 1) {
+    dims = {static_cast<std::uint64_t>(rows / folds), static_cast<std::uint64_t>(folds)};
+  }
   if (first.stacked && !first.matrix()) {  // one slice of all rows
     for (std::size_t i = 1; i < recipe.slices.size(); ++i)
       recipe.slices[0].push_back(recipe.slices[i].front());
@@ -336,7 +341,7 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
   const auto whole = static_cast<std::size_t>(piece.whole);
   std::vector<std::byte> gathered(transposed ? cols * value : 0);
   std::vector<float> numbers(
-      piece.fp8 == nullptr && dtype == stored && piece.entry->transform != Transform::add_one ? 0 : cols);
+      piece.fp8 == nullptr && dtype == stored && !changes_numbers(piece.entry->transform) ? 0 : cols);
   for (std::int64_t row = 0; row < piece.rows; ++row) {
     const auto from = static_cast<std::size_t>(
         piece.offset + source_row(piece.entry->transform, piece.entry->role, *piece.layer, row));
@@ -363,9 +368,7 @@ void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
       continue;
     }
     block_format(stored).decode(data, piece.cols, numbers.data());
-    if (piece.entry->transform == Transform::add_one) {
-      for (float& number : numbers) number += 1.0f;
-    }
+    for (float& number : numbers) number = from_checkpoint(piece.entry->transform, number);
     block_format(dtype).encode(numbers.data(), piece.cols, to);
   }
 }

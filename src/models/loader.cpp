@@ -29,6 +29,8 @@ struct LinearSlot {
   Linear& (*of)(DecoderLayer&);
 };
 constexpr LinearSlot kLinears[] = {
+    {Role::ssm_in, Role::ssm_in, [](DecoderLayer& layer) -> Linear& { return layer.mamba.in; }},
+    {Role::ssm_out, Role::ssm_out, [](DecoderLayer& layer) -> Linear& { return layer.mamba.out; }},
     {Role::q_down, Role::q_down, [](DecoderLayer& layer) -> Linear& { return layer.latent.q_down; }},
     {Role::latent, Role::latent, [](DecoderLayer& layer) -> Linear& { return layer.latent.down; }},
     {Role::q, Role::q_bias, [](DecoderLayer& layer) -> Linear& { return layer.q; }},
@@ -75,6 +77,7 @@ class Builder {
   Result<std::span<const std::byte>> bytes(const BoundWeight& weight, std::int64_t slice = 0);
   Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice = 0);
   Result<std::vector<float>> vector(const BoundWeight& weight, std::int64_t slice = 0);
+  Status mamba(std::size_t index, const ArchSpec& spec, layers::Mamba& out);
   Result<layers::Moe> moe(std::size_t index, const LayerSpec& shape);
   Result<std::vector<Linear>> stack(Role weight, Role bias, std::size_t index);
   Result<Norm> norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps);
@@ -181,6 +184,7 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
                          norm(Role::q_norm, Role::q_norm, index, spec.qk_norm_kind, spec.norm_eps));
   LITHE_ASSIGN_OR_RETURN(out.k_norm,
                          norm(Role::k_norm, Role::k_norm, index, spec.qk_norm_kind, spec.norm_eps));
+  if (is_recurrent(shape)) LITHE_RETURN_IF_ERROR(mamba(index, spec, out.mamba));
   if (shape.latent.rank > 0) {
     LITHE_ASSIGN_OR_RETURN(out.latent.q_norm,
                            norm(Role::q_down_norm, Role::q_down_norm, index, spec.norm, spec.norm_eps));
@@ -217,6 +221,28 @@ Result<std::vector<Linear>> Builder::stack(Role weight, Role bias, std::size_t i
     out.push_back(std::move(one));
   }
   return out;
+}
+
+// All but the two matrices that multiply.
+Status Builder::mamba(std::size_t index, const ArchSpec& spec, layers::Mamba& out) {
+  out.spec = spec.layers[index].mamba;
+  const BoundWeight& taps = binding_.find(Role::ssm_conv, index);
+  LITHE_ASSIGN_OR_RETURN(const std::vector<float> by_channel, vector(taps));
+  out.conv.resize(by_channel.size());  // the kernels walk channels
+  for (std::int64_t channel = 0; channel < taps.rows; ++channel) {
+    for (std::int64_t tap = 0; tap < taps.cols; ++tap) {
+      out.conv[static_cast<std::size_t>(tap * taps.rows + channel)] =
+          by_channel[static_cast<std::size_t>(channel * taps.cols + tap)];
+    }
+  }
+  if (const BoundWeight& bias = binding_.find(Role::ssm_conv_bias, index)) {
+    LITHE_ASSIGN_OR_RETURN(out.conv_bias, vector(bias));
+  }
+  LITHE_ASSIGN_OR_RETURN(out.decay, vector(binding_.find(Role::ssm_decay, index)));
+  LITHE_ASSIGN_OR_RETURN(out.skip, vector(binding_.find(Role::ssm_skip, index)));
+  LITHE_ASSIGN_OR_RETURN(out.step_bias, vector(binding_.find(Role::ssm_step_bias, index)));
+  LITHE_ASSIGN_OR_RETURN(out.norm, norm(Role::ssm_norm, Role::ssm_norm, index, spec.norm, spec.norm_eps));
+  return {};
 }
 
 Result<layers::Moe> Builder::moe(std::size_t index, const LayerSpec& shape) {

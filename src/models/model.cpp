@@ -51,6 +51,7 @@ const ModelOptions& Model::options() const {
 ModelMemory Model::memory() const {
   return {.weights = impl_->decoder.weights().memory.used(),
           .kv_page = impl_->decoder.cache_layout().page_bytes(),
+          .state = impl_->decoder.cache_layout().state_floats() * sizeof(float),
           .peak_attention = impl_->decoder.context().peak_attention_bytes(),
           .peak_scratch = impl_->decoder.context().peak_scratch_bytes()};
 }
@@ -89,7 +90,8 @@ std::vector<const layers::Linear*> Model::linears() const {
 Result<kvcache::PagePool> Model::make_pool(std::int64_t tokens) const {
   if (tokens < 1) return invalid("a KV cache for {} tokens", tokens);
   const std::int64_t pages = (tokens - 1) / kernels::kPageTokens + 1;
-  return kvcache::PagePool::create(impl_->decoder.cache_layout().page_bytes(), pages, kernels::kPageTokens);
+  const CacheLayout& layout = impl_->decoder.cache_layout();
+  return kvcache::PagePool::create(layout.page_bytes(), pages, kernels::kPageTokens, layout.state_floats());
 }
 
 std::uint64_t Model::scratch_bytes(const StepShape& step) const {

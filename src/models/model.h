@@ -34,6 +34,7 @@ struct ModelOptions {
 struct ModelMemory {
   std::uint64_t weights = 0;         // packed weights
   std::uint64_t kv_page = 0;         // one page of kernels::kPageTokens tokens, all layers
+  std::uint64_t state = 0;           // of one sequence, beside its pages: recurrent layers
   std::uint64_t peak_attention = 0;  // largest attention scratch since the load or reset_peak_attention()
   std::uint64_t peak_scratch = 0;    // largest that passes took of the arena, and what workers hold
 };

@@ -27,6 +27,22 @@ Result<std::int64_t> Parameters::integer_or(std::string_view key, std::int64_t l
   return static_cast<std::int64_t>(*value);
 }
 
+Result<std::vector<std::int64_t>> Parameters::integers(std::string_view key, std::int64_t least,
+                                                       std::int64_t most, std::size_t count) const {
+  const std::string name = full_name(key);
+  const auto* stated = metadata_->int_array(name);
+  if (stated == nullptr) {
+    LITHE_ASSIGN_OR_RETURN(const std::int64_t all, integer(key, least, most));
+    return std::vector<std::int64_t>(count, all);
+  }
+  if (stated->size() != count) return corrupt("{} has {} entries for {} layers", name, stated->size(), count);
+  for (const std::int64_t value : *stated) {
+    if (value < least || value > most)
+      return corrupt("{} holds {}, out of range: {} to {}", name, value, least, most);
+  }
+  return *stated;
+}
+
 Result<double> Parameters::real_or(std::string_view key, double least, double most, double fallback) const {
   const std::string name = full_name(key);
   LITHE_ASSIGN_OR_RETURN(const auto value, metadata_->optional_float(name));

@@ -25,6 +25,9 @@ class Parameters {
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
                                   std::int64_t fallback) const;
+  /// One number a layer: a list of so many, or one number for all.
+  Result<std::vector<std::int64_t>> integers(std::string_view key, std::int64_t least, std::int64_t most,
+                                             std::size_t count) const;
   Result<double> real_or(std::string_view key, double least, double most, double fallback) const;
   Result<bool> flag_or(std::string_view key, bool fallback) const;
   /// One flag a layer; empty if the key is absent or a single number.

@@ -1,5 +1,7 @@
 #include "models/weight_table.h"
 
+#include <cmath>
+
 #include "base/check.h"
 
 namespace lithe::models {
@@ -50,10 +52,33 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return layer.latent.value_dim;
     case Dim::query_out:
       return std::int64_t{layer.heads} * layer.latent.query_dim();
+    case Dim::ssm_projected:
+      return layer.mamba.projected();
+    case Dim::ssm_convolved:
+      return layer.mamba.convolved();
+    case Dim::ssm_taps:
+      return layer.mamba.taps;
+    case Dim::ssm_heads:
+      return layer.mamba.heads;
+    case Dim::ssm_groups:
+      return layer.mamba.groups;
+    case Dim::ssm_inner:
+      return layer.mamba.inner();
     case Dim::head_values_out:
       return std::int64_t{layer.heads} * layer.latent.value_dim;
   }
   LITHE_CHECK(false);
+}
+
+float from_checkpoint(Transform transform, float value) {
+  if (transform == Transform::add_one) return value + 1.0f;
+  if (transform == Transform::negative_exp) return static_cast<float>(-std::exp(static_cast<double>(value)));
+  return value;
+}
+float to_checkpoint(Transform transform, float value) {
+  if (transform == Transform::add_one) return value - 1.0f;
+  if (transform == Transform::negative_exp) return static_cast<float>(std::log(-static_cast<double>(value)));
+  return value;
 }
 
 bool is_multiplied(Role role) {
@@ -68,6 +93,8 @@ bool is_multiplied(Role role) {
     case Role::latent:
     case Role::latent_keys:
     case Role::latent_values:
+    case Role::ssm_in:
+    case Role::ssm_out:
     case Role::gate:
     case Role::up:
     case Role::down:
@@ -108,6 +135,12 @@ bool is_dense(const LayerSpec& layer) {
 }
 bool is_sparse(const LayerSpec& layer) {
   return layer.sparse();
+}
+bool is_recurrent(const LayerSpec& layer) {
+  return layer.mamba.heads > 0;
+}
+bool attends(const LayerSpec& layer) {
+  return layer.mamba.heads == 0;
 }
 bool has_query_rank(const LayerSpec& layer) {
   return layer.latent.query_rank > 0;

@@ -49,6 +49,15 @@ enum class Role : std::uint8_t {
   latent_norm,
   latent_keys,
   latent_values,
+  // state space mixer
+  ssm_in,
+  ssm_conv,
+  ssm_conv_bias,
+  ssm_step_bias,
+  ssm_decay,
+  ssm_skip,
+  ssm_norm,
+  ssm_out,
   ffn_norm,
   ffn_norm_bias,
   ffn_post_norm,
@@ -107,6 +116,13 @@ enum class Dim : std::uint8_t {
   head_values,
   query_out,
   head_values_out,
+  // state space mixer
+  ssm_projected,
+  ssm_convolved,
+  ssm_taps,
+  ssm_heads,
+  ssm_groups,
+  ssm_inner,
 };
 std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer);
 
@@ -120,6 +136,7 @@ enum class Presence : std::uint8_t {
 enum class Transform : std::uint8_t {
   none,
   pair_heads,           // in each head, rows i and i + d/2 become neighbours: rotary pairs lie side by side
+  negative_exp,         // mamba: decays are stored as the logarithm of what they fall by
   add_one,              // gemma: norms are stored as their distance from 1
   transpose,            // gpt2: a matrix is stored [in, out]
   alternate,            // gpt-oss: the rows of two pieces, gate and up, take turns
@@ -129,6 +146,12 @@ enum class Transform : std::uint8_t {
   grouped_qkv,  // falcon, gpt-neox: rows go kv head by kv head, each with its queries, its key and its value
 };
 
+/// A number of a checkpoint as GGUF has it, and back.
+float from_checkpoint(Transform transform, float value);
+float to_checkpoint(Transform transform, float value);
+constexpr bool changes_numbers(Transform transform) {
+  return transform == Transform::add_one || transform == Transform::negative_exp;
+}
 /// Whether a checkpoint stores the matrix [in, out].
 constexpr bool is_turned(Transform transform) {
   return transform == Transform::transpose || transform == Transform::alternate_transpose;
@@ -153,6 +176,8 @@ struct WeightEntry {
   bool stacked =
       false;  // one such piece an expert (a head), stacked in GGUF; in checkpoints too, or with "{e}" for the expert
 
+  Dim folds = Dim::none;  // a vector that GGUF holds as a matrix of so many rows
+
   bool lies_in(const LayerSpec& layer) const { return where == nullptr || where(layer); }
   bool matrix() const { return rows != Dim::none; }
 };
@@ -170,6 +195,8 @@ std::string expert_name(std::string_view pattern, std::int64_t expert);
 bool is_dense(const LayerSpec& layer);
 bool is_sparse(const LayerSpec& layer);
 bool has_query_rank(const LayerSpec& layer);
+bool attends(const LayerSpec& layer);
+bool is_recurrent(const LayerSpec& layer);
 bool has_shared_expert(const LayerSpec& layer);
 
 /// Where a piece lies in the tensor of the given name: its offset and the whole, in rows of a matrix or elements of a

@@ -133,6 +133,25 @@ TEST_P(GoldenTest, PiecesOfAPromptGiveTheSameBits) {
   }
 }
 
+// Nor does a neighbour in the batch, also one that has gone before in the same pages.
+TEST_P(GoldenTest, NeighboursDoNotChangeABit) {
+  const Golden golden(GetParam());
+  const std::vector<std::int32_t> other(golden.ids.rbegin(), golden.ids.rbegin() + 23);
+  for (const Isa isa : {kernels::available_isas().back()}) {
+    Runner runner(golden_path(GetParam()), {.isa = isa, .threads = 2});
+    std::vector<float> alone, beside;
+    {
+      kvcache::SequenceCache a = runner.sequence(), b = runner.sequence();
+      alone = runner.feed(a, golden.ids);
+      beside = runner.feed(b, other);
+    }
+    kvcache::SequenceCache a = runner.sequence(), b = runner.sequence();
+    const auto [first, second] = runner.feed_both(a, golden.ids, b, other);
+    EXPECT_EQ(first, alone);
+    EXPECT_EQ(second, beside);
+  }
+}
+
 // Promise 3: no pass takes more scratch than was said before.
 TEST_P(GoldenTest, ScratchIsPriced) {
   const Golden golden(GetParam());
@@ -215,6 +234,10 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"mistral_window", "llama.attention.sliding_window", 0u},
       {"qwen2_bias", "qwen2.rope.freq_base", 900000.0f},
       {"gpt_oss", "gpt-oss.attention.sliding_window", 11u},
+      {"mamba2", "mamba2.attention.layer_norm_rms_epsilon", 0.05f},
+      {"granite_hybrid", "granitehybrid.rope.scaling.finetuned", true},
+      {"granite_hybrid", "granitehybrid.residual_scale", 0.5f},
+      {"granite_hybrid_moe", "granitehybrid.rope.freq_base", 30000.0f},
       {"deepseek_v2_lite", "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f},
       {"deepseek_v2_lite", "deepseek2.expert_weights_scale", 1.0f},
       {"deepseek_v2", "deepseek2.expert_group_used_count", 1u},

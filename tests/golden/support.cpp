@@ -209,6 +209,40 @@ std::vector<float> Runner::feed(kvcache::SequenceCache& cache, std::span<const s
   return logits;
 }
 
+std::pair<std::vector<float>, std::vector<float>> Runner::feed_both(kvcache::SequenceCache& a,
+                                                                    std::span<const std::int32_t> of_a,
+                                                                    kvcache::SequenceCache& b,
+                                                                    std::span<const std::int32_t> of_b) {
+  std::pair<std::vector<float>, std::vector<float>> logits;
+  while (!of_a.empty() || !of_b.empty()) {
+    models::Batch batch;
+    std::vector<std::pair<std::vector<float>*, std::int64_t>> parts;
+    const auto add = [&](kvcache::SequenceCache& cache, std::span<const std::int32_t>& ids, std::size_t most,
+                         std::vector<float>& out) {
+      const std::size_t count = std::min(ids.size(), most);
+      if (count == 0) return;
+      need(cache.reserve(static_cast<std::int64_t>(count)));
+      batch.sequences.push_back({&cache, std::ssize(batch.tokens), static_cast<std::int64_t>(count)});
+      for (const std::int32_t id : ids.first(count)) {
+        batch.logit_rows.push_back(std::ssize(batch.tokens));
+        batch.tokens.push_back(id);
+      }
+      ids = ids.subspan(count);
+      parts.push_back({&out, static_cast<std::int64_t>(count)});
+    };
+    add(b, of_b, 3, logits.second);
+    add(a, of_a, 9, logits.first);
+    std::vector<float> both(batch.tokens.size() * static_cast<std::size_t>(vocab()));
+    need(model_->forward(batch, both));
+    auto from = both.begin();
+    for (const auto& [out, rows] : parts) {
+      out->insert(out->end(), from, from + rows * vocab());
+      from += rows * vocab();
+    }
+  }
+  return logits;
+}
+
 std::vector<float> Runner::feed_last(kvcache::SequenceCache& cache, std::span<const std::int32_t> ids,
                                      std::int64_t chunk) {
   const auto count = std::ssize(ids);

@@ -81,6 +81,11 @@ class Runner {
   /// Feeds `ids` in chunks of `chunk` (0: all at once); logits of every row, [ids, vocab].
   std::vector<float> feed(kvcache::SequenceCache& cache, std::span<const std::int32_t> ids,
                           std::int64_t chunk = 0);
+  /// Both in each pass, in pieces that differ.
+  std::pair<std::vector<float>, std::vector<float>> feed_both(kvcache::SequenceCache& a,
+                                                              std::span<const std::int32_t> of_a,
+                                                              kvcache::SequenceCache& b,
+                                                              std::span<const std::int32_t> of_b);
   /// The logits of the last row alone.
   std::vector<float> feed_last(kvcache::SequenceCache& cache, std::span<const std::int32_t> ids,
                                std::int64_t chunk = 0);

@@ -11,11 +11,22 @@ namespace {
 
 using layers::ShardRole;
 
+// A file may hold a list, with 0 where a layer does not attend.
+Result<std::int64_t> describe_kv_heads(const Parameters& parameters, std::int64_t heads) {
+  const auto* list = parameters.metadata().int_array(parameters.architecture() + ".attention.head_count_kv");
+  if (list == nullptr) return parameters.integer_or("attention.head_count_kv", 1, heads, heads);
+  const std::int64_t most = list->empty() ? 0 : *std::ranges::max_element(*list);
+  if (most < 1 || most > heads ||
+      std::ranges::any_of(*list, [&](std::int64_t n) { return n != 0 && n != most; })) {
+    return unsupported("{}: kv heads that differ from layer to layer", parameters.architecture());
+  }
+  return most;
+}
+
 Result<LayerSpec> describe_layer(const Parameters& parameters, std::int64_t hidden) {
   LayerSpec layer;
   LITHE_ASSIGN_OR_RETURN(const auto heads, parameters.integer("attention.head_count", 1, Limits::heads));
-  LITHE_ASSIGN_OR_RETURN(const auto kv_heads,
-                         parameters.integer_or("attention.head_count_kv", 1, heads, heads));
+  LITHE_ASSIGN_OR_RETURN(const auto kv_heads, describe_kv_heads(parameters, heads));
   if (heads % kv_heads != 0) {
     return corrupt("{}: {} heads cannot share {} kv heads evenly", parameters.architecture(), heads,
                    kv_heads);

@@ -1,8 +1,12 @@
-// granite and granitemoe: IBM Granite 3. llama with a factor on embeddings, on each branch, on scores, and a divisor of the
+// granite, granitemoe and granitehybrid: IBM Granite 3. llama with a factor on embeddings, on each branch, on scores, and a divisor of the
 // logits; or that with experts, whose weights are a softmax over the chosen alone.
+#include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "models/families/dense.h"
+#include "models/families/mixer.h"
 #include "models/families/sparse.h"
 #include "models/family.h"
 
@@ -11,6 +15,8 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kHfNames{"GraniteForCausalLM"};
 constexpr std::array<std::string_view, 2> kMoeNames{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
+
+constexpr std::array<std::string_view, 1> kHybridNames{"GraniteMoeHybridForCausalLM"};
 
 Status describe_scales(const Parameters& parameters, ArchSpec& spec) {
   constexpr double kLeast = 1e-6, kMost = 1e6;
@@ -88,8 +94,123 @@ Status import_moe(HfConfig& config) {
   return config.import_rope(10000.0);
 }
 
+// granitehybrid, Granite 4: most layers have a state space mixer instead of attention, and attention mostly no rotation.
+// What every token passes through is the shared expert, or without experts the feed-forward layer.
+Result<ArchSpec> describe_hybrid(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_moe(parameters));
+  LITHE_ASSIGN_OR_RETURN(const auto kv_heads, parameters.integers("attention.head_count_kv", 0, Limits::heads,
+                                                                  spec.layers.size()));
+  LITHE_ASSIGN_OR_RETURN(const bool rotates, parameters.flag_or("rope.scaling.finetuned", false));
+  LITHE_ASSIGN_OR_RETURN(const layers::MambaSpec mixer, describe_mixer(parameters));
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    if (!rotates) layer.rope = kNoRope;
+    if (kv_heads[i] > 0) continue;
+    layer.mamba = mixer;
+    layer.heads = layer.kv_heads = layer.head_dim = layer.value_dim = 0;
+    layer.attention_scale = 0;
+  }
+  return spec;
+}
+
+WeightTable weights_hybrid(const ArchSpec& spec) {
+  WeightTable table = weights_moe(spec);
+  for (WeightEntry& entry : table) {
+    if (entry.role >= Role::q && entry.role <= Role::attn_out_bias) entry.where = attends;
+  }
+  rename(table, {{Role::gate, "model.layers.{}.shared_mlp.input_linear.weight"},
+                 {Role::up, "model.layers.{}.shared_mlp.input_linear.weight"},
+                 {Role::down, "model.layers.{}.shared_mlp.output_linear.weight"}});
+  add_mixer(table, "model.layers.{}.mamba.");
+  return table;
+}
+
+// Which layers attend, under the name that checkpoints have for it.
+Status import_layers(HfConfig& config) {
+  if (config.exporting()) {
+    Json types = Json::array();
+    std::int64_t kv_heads = 0;
+    for (const LayerSpec& layer : config.spec().layers) {
+      types.push_back(is_recurrent(layer) ? "mamba" : "attention");
+      kv_heads = std::max<std::int64_t>(kv_heads, layer.kv_heads);
+    }
+    config.set("layer_types", std::move(types));
+    config.set("num_key_value_heads", kv_heads);
+    return {};
+  }
+  const Json* types = config.find("layer_types|layers_block_type");
+  if (types == nullptr || !types->is_array() || types->empty() || types->size() > Limits::layers)
+    return corrupt("config.json does not list its layers (layer_types)");
+  LITHE_ASSIGN_OR_RETURN(const auto heads, config.integer("num_attention_heads"));
+  LITHE_ASSIGN_OR_RETURN(const auto kv_heads, config.integer("num_key_value_heads", heads));
+  if (kv_heads < 1 || kv_heads > Limits::heads) return corrupt("config.json: {} kv heads", kv_heads);
+  std::vector<std::uint32_t> list;
+  list.reserve(types->size());
+  for (const Json& type : *types) {
+    const bool recurrent = type == "mamba" || type == "linear_attention";
+    if (!recurrent && type != "attention" && type != "full_attention")
+      return unsupported("config.json: a layer of type {}", type.dump().substr(0, 40));
+    list.push_back(recurrent ? 0u : static_cast<std::uint32_t>(kv_heads));
+  }
+  config.add("attention.head_count_kv", std::move(list));
+  return {};
+}
+
+Status import_hybrid(HfConfig& config) {
+  config.name("GraniteMoeHybridForCausalLM", "granitemoehybrid");
+  KeyTable table = keys();
+  std::erase_if(table, [](const KeyRow& row) {
+    return row.gguf == "attention.head_count_kv" || row.gguf == "feed_forward_length" || row.hf == "mlp_bias";
+  });
+  table.push_back({"ssm.conv_kernel", "mamba_d_conv", KeyKind::integer, "4"});
+  table.push_back({"ssm.state_size", "mamba_d_state", KeyKind::integer, "256"});
+  table.push_back({"ssm.time_step_rank", "mamba_n_heads", KeyKind::integer, "128"});
+  table.push_back({"ssm.group_count", "mamba_n_groups", KeyKind::integer, "1"});
+  table.push_back({"", "attention_bias", KeyKind::boolean, "false"});
+  table.push_back({"", "mamba_proj_bias", KeyKind::boolean, "false"});
+  bool sparse = false;
+  if (config.exporting()) {
+    sparse = config.spec().layers.front().sparse();
+  } else {
+    LITHE_ASSIGN_OR_RETURN(const auto experts, config.integer("num_local_experts", 8));
+    sparse = experts > 0;
+  }
+  if (sparse) {
+    for (const KeyRow& row : expert_keys("num_local_experts", "intermediate_size")) table.push_back(row);
+  }
+  if (config.exporting()) {
+    const ArchSpec& spec = config.spec();
+    const LayerSpec& first = spec.layers.front();
+    const auto mixer = std::ranges::find_if(spec.layers, is_recurrent);
+    config.set("shared_intermediate_size", first.sparse() ? first.moe.shared_dim : first.ffn_dim);
+    if (!first.sparse()) config.set("num_local_experts", 0);
+    if (!first.sparse()) config.set("intermediate_size", first.ffn_dim);
+    if (mixer != spec.layers.end()) config.set("mamba_expand", mixer->mamba.inner() / spec.hidden);
+    if (mixer != spec.layers.end()) config.set("mamba_d_head", mixer->mamba.head_dim);
+    const auto attending = std::ranges::find_if(spec.layers, attends);
+    const bool rotates = attending != spec.layers.end() && attending->rope != kNoRope;
+    config.set("position_embedding_type", rotates ? Json("rope") : Json());
+  }
+  LITHE_RETURN_IF_ERROR(config.import(table));
+  LITHE_RETURN_IF_ERROR(import_layers(config));
+  LITHE_ASSIGN_OR_RETURN(const auto shared, config.integer("shared_intermediate_size", 1024));
+  LITHE_ASSIGN_OR_RETURN(const auto inner, config.integer("intermediate_size", shared));
+  LITHE_ASSIGN_OR_RETURN(const auto hidden, config.integer("hidden_size"));
+  LITHE_ASSIGN_OR_RETURN(const auto expand, config.integer("mamba_expand", 2));
+  for (const std::int64_t length : {shared, inner, hidden, expand}) {
+    if (length < 1 || length > Limits::ffn) return corrupt("config.json: a layer of {} channels", length);
+  }
+  config.add("feed_forward_length", static_cast<std::uint32_t>(sparse ? inner : shared));
+  if (sparse) config.add("expert_shared_feed_forward_length", static_cast<std::uint32_t>(shared));
+  config.add("ssm.inner_size", static_cast<std::uint32_t>(expand * hidden));
+  LITHE_ASSIGN_OR_RETURN(const std::string positions, config.text("position_embedding_type", ""));
+  config.add("rope.scaling.finetuned", positions == "rope");
+  return config.import_rope(10000.0);
+}
+
 }  // namespace
 
+const Family kGraniteHybrid{"granitehybrid", kHybridNames, describe_hybrid, weights_hybrid, import_hybrid};
 const Family kGranite{"granite", kHfNames, describe, weights, import};
 const Family kGraniteMoe{"granitemoe", kMoeNames, describe_moe, weights_moe, import_moe};
 

@@ -165,6 +165,53 @@ TEST_P(RowsTest, AddAndScale) {
   }
 }
 
+TEST_P(RowsTest, CausalConv) {
+  for (const std::int64_t n : kLengths) {
+    for (const std::int64_t taps : {1, 3, 4, 7}) {
+      const auto weights = random(taps * n, 20), bias = random(n, 21), x = random(taps * n + 3, 22);
+      std::vector<const float*> rows;
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        rows.push_back(x.data() + tap * n + tap % 3);  // misaligned
+      for (const bool biased : {true, false}) {
+        Row out(n);
+        kernels().causal_conv(rows.data(), weights.data(), biased ? bias.data() : nullptr, taps, n,
+                              out.data());
+        expect(out, n, 2e-6, [&](std::size_t i) {
+          double sum = biased ? static_cast<double>(bias[i]) : 0.0;
+          for (std::size_t tap = 0; tap < rows.size(); ++tap)
+            sum += static_cast<double>(weights[tap * static_cast<std::size_t>(n) + i]) *
+                   static_cast<double>(rows[tap][i]);
+          return sum / (1 + std::exp(-sum));
+        });
+      }
+    }
+  }
+}
+
+// Many tokens, so that an error of the state would grow.
+TEST_P(RowsTest, StateSteps) {
+  for (const std::int64_t n : kLengths) {
+    const std::int64_t channels = n % 5 + 1;
+    Row state(channels * n), y(channels);
+    std::fill(state.values.begin(), state.values.end() - 1, 0.0f);
+    std::vector<double> exact(static_cast<std::size_t>(channels * n));
+    for (std::uint64_t token = 0; token < 20; ++token) {
+      const auto x = random(channels, 30 + token), b = random(n, 60 + token), c = random(n, 90 + token);
+      const float decay = 1.0f / static_cast<float>(token + 2);
+      kernels().state_step(state.data(), x.data(), b.data(), c.data(), decay, channels, n, y.data());
+      std::vector<double> want(static_cast<std::size_t>(channels));
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const std::size_t channel = i / static_cast<std::size_t>(n), j = i % static_cast<std::size_t>(n);
+        exact[i] = static_cast<double>(decay) * exact[i] +
+                   static_cast<double>(x[channel]) * static_cast<double>(b[j]);
+        want[channel] += exact[i] * static_cast<double>(c[j]);
+      }
+      expect(y, channels, 3e-5, [&](std::size_t i) { return want[i]; });
+    }
+    expect(state, channels * n, 1e-6, [&](std::size_t i) { return exact[i]; });
+  }
+}
+
 TEST_P(RowsTest, MaxAndArgmax) {
   for (const std::int64_t n : kLengths) {
     auto x = random(n, 9);

@@ -237,5 +237,34 @@ TEST(SequenceCacheTest, RandomHistoriesMatchAnOracle) {
   EXPECT_GT(refused, 100);
 }
 
+// A state is a sequence's own: copied by fork(), gone with whatever is taken back.
+TEST(SequenceCacheTest, StatesAreOfOneSequence) {
+  PagePool pool = PagePool::create(64, 8, 4, 5).value();
+  SequenceCache a(pool);
+  EXPECT_TRUE(a.state().empty());
+  ASSERT_TRUE(a.reserve(3).ok());
+  ASSERT_EQ(a.state().size(), 5u);
+  for (float& value : a.state()) EXPECT_EQ(value, 0.0f);
+  a.state()[2] = 7;
+  a.commit(3);
+  SequenceCache b = a.fork();
+  EXPECT_EQ(b.state()[2], 7.0f);
+  b.state()[2] = 8;
+  EXPECT_EQ(a.state()[2], 7.0f);
+  a.truncate(3);  // all of it
+  EXPECT_EQ(a.length(), 3);
+  EXPECT_EQ(a.state()[2], 7.0f);
+  a.truncate(2);  // no way back
+  EXPECT_EQ(a.length(), 0);
+  EXPECT_TRUE(a.pages().empty());
+  EXPECT_EQ(a.state()[2], 0.0f);
+  EXPECT_EQ(b.length(), 3);
+  SequenceCache c(std::move(b));
+  EXPECT_EQ(c.state()[2], 8.0f);
+  a = std::move(c);
+  EXPECT_EQ(a.state()[2], 8.0f);
+  EXPECT_TRUE(pool.check_integrity().ok());
+}
+
 }  // namespace
 }  // namespace lithe::kvcache
