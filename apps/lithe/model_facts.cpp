@@ -164,7 +164,8 @@ Result<MemoryNeed> memory_need(const ModelFile& file, const models::ArchSpec& sp
   for (const GgufTensor& tensor : file.tensors()) add_resident(tensor, weights);
   std::uint64_t page = 0;
   for (const models::LayerSpec& layer : spec.layers) {
-    page += kernels::kv_layer_bytes({kv_type, layer.kv_heads, layer.head_dim, layer.value_dim});
+    page += kernels::kv_layer_bytes(
+        {kv_type, layer.kv_heads, layer.head_dim, layer.value_dim, layer.latent.rank > 0});
     if (layer.mamba.heads > 0) kv.add(static_cast<std::uint64_t>(layer.mamba.state_floats()), sizeof(float));
   }
   kv.add(page, ceil_div<std::uint64_t>(ctx, kernels::kPageTokens));

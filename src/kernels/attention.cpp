@@ -84,7 +84,7 @@ class FlashTile {
         tile.set_query(line, query_of(job, row(line), head(line)), job.scale * kLog2E);
       }
     };
-    if (!job.f32_arithmetic && shape.dtype == DType::q8_0) {
+    if (!job.f32_arithmetic && shape.dtype == DType::q8_0 && !shape.latent) {
       set_queries(int8_.emplace(shape, lines_, carver));
       return;
     }

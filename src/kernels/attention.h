@@ -31,6 +31,8 @@ struct KvShape {
   int kv_heads = 0;
   int key_dim = 0;    // head_dim of keys and queries
   int value_dim = 0;  // head_dim of values
+  /// Latent attention: a token's value is the first value_dim channels of its key, so pages hold keys alone.
+  bool latent = false;
 };
 /// Bytes of one layer in one page, a multiple of 64.
 std::size_t kv_layer_bytes(const KvShape& shape);
@@ -79,7 +81,7 @@ inline KeyRange visible_keys(const AttentionJob& job, std::int64_t row) {
 
 struct AttentionKernels {
   /// Stores keys and values of tokens [position, position + count) into their pages.
-  /// k: [count, k_stride] with kv head h at h * key_dim; v likewise with value_dim.
+  /// k: [count, k_stride] with kv head h at h * key_dim; v likewise with value_dim, and not read if the shape is latent.
   void (*store)(const KvView& kv, const float* k, std::int64_t k_stride, const float* v,
                 std::int64_t v_stride, std::int64_t position, std::int64_t count);
 

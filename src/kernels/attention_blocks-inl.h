@@ -82,6 +82,30 @@ HWY_INLINE void decode_value_rows(const std::byte* codes, const Half* scales, st
   }
 }
 
+/// The first `dim` channels of a panel [..][16] as rows: out: [16][stride], zeros behind dim.
+HWY_INLINE void turn_panel(const float* panel, std::int64_t dim, std::int64_t stride, float* out) {
+  const hn::FixedTag<float, 4> d;
+  std::int64_t c = 0;
+  for (; c + 4 <= dim; c += 4) {
+    for (std::int64_t lane = 0; lane < kKeyLanes; lane += 4) {
+      const float* const from = panel + c * kKeyLanes + lane;
+      float* const to = out + lane * stride + c;
+      const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + kKeyLanes);
+      const auto e = hn::LoadU(d, from + 2 * kKeyLanes), f = hn::LoadU(d, from + 3 * kKeyLanes);
+      const auto low = hn::InterleaveLower(d, a, e), high = hn::InterleaveUpper(d, a, e);  // a0 e0 a1 e1
+      const auto low2 = hn::InterleaveLower(d, b, f), high2 = hn::InterleaveUpper(d, b, f);
+      hn::StoreU(hn::InterleaveLower(d, low, low2), d, to);  // a0 b0 e0 f0
+      hn::StoreU(hn::InterleaveUpper(d, low, low2), d, to + stride);
+      hn::StoreU(hn::InterleaveLower(d, high, high2), d, to + 2 * stride);
+      hn::StoreU(hn::InterleaveUpper(d, high, high2), d, to + 3 * stride);
+    }
+  }
+  for (; c < stride; ++c) {
+    for (std::int64_t lane = 0; lane < kKeyLanes; ++lane)
+      out[lane * stride + c] = c < dim ? panel[c * kKeyLanes + lane] : 0.0f;
+  }
+}
+
 /// Where the tiles find a kv head's keys and values. page(range, i) is page i of the block, or the nearest that has
 /// a key of the range.
 class BlockReader {
@@ -90,11 +114,11 @@ class BlockReader {
       : shape_(view.shape), layout_(view.shape), head_(view, layout_, kv_head) {}
 
   bool in_place_possible() const {
-    return shape_.dtype != DType::q8_0 && shape_.value_dim % kKeyLanes == 0 &&
+    return shape_.dtype != DType::q8_0 && !shape_.latent && shape_.value_dim % kKeyLanes == 0 &&
            (shape_.dtype == DType::f32 || HWY_TARGET != HWY_SSE4);
   }
 
-  /// The pages themselves. T is their type.
+  /// The pages themselves. T is their type. Of latent keys no values are there.
   template <typename T>
   Block<T> in_place(const BlockRange& range) const {
     Block<T> block;
@@ -123,7 +147,7 @@ class BlockReader {
       for (int line = 0; line < 3; ++line) __builtin_prefetch(at + line * 64, 0, 2);
     };
     const std::int64_t first = range.block * kBlockPages, pages = (end + kPageTokens - 1) / kPageTokens;
-    for (std::int64_t i = first; i < std::min(pages, first + kBlockPages); ++i)
+    for (std::int64_t i = first; i < std::min(pages, first + kBlockPages) && !shape_.latent; ++i)
       start(head_.page(i) + layout_.values);
     for (std::int64_t i = first + kBlockPages; i < std::min(pages, first + 2 * kBlockPages); ++i)
       start(head_.page(i));
@@ -132,7 +156,11 @@ class BlockReader {
   /// Decoded to f32. keys: [kKeyBlock * key_dim], values: [kKeyBlock * padded_value_dim].
   Block<float> decoded(const BlockRange& range, float* keys, float* values) const {
     decode_keys(range, keys);
-    decode_values(range, values);
+    if (shape_.latent) {
+      turn_keys(range, keys, values);
+    } else {
+      decode_values(range, values);
+    }
     Block<float> block;
     block.value_stride = padded_value_dim_;
     for (std::int64_t i = 0; i < kBlockPanels; ++i) block.panels[i] = keys + i * kKeyLanes * shape_.key_dim;
@@ -158,6 +186,13 @@ class BlockReader {
         default:
           decode_key_panel(from, layout_, shape_.key_dim, to);
       }
+    }
+  }
+
+  void turn_keys(const BlockRange& range, const float* keys, float* values) const {
+    for (std::int64_t panel = range.begin / kKeyLanes; panel * kKeyLanes < range.end; ++panel) {
+      turn_panel(keys + panel * kKeyLanes * shape_.key_dim, shape_.value_dim, padded_value_dim_,
+                 values + panel * kKeyLanes * padded_value_dim_);
     }
   }
 

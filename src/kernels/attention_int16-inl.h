@@ -125,6 +125,7 @@ HWY_INLINE __m512 code_units(__m256i largest, float* units) {
 /// A block of keys and values. What belongs to keys that nobody sees may be anything.
 struct Int16Block {
   std::int64_t key_dim, value_dim, padded_value_dim;
+  bool latent;                       // values are channels of the keys, always as codes
   const Half* panels[kBlockPanels];  // the pages
   const Half* pages[kBlockPages];
   float *key_units, *value_units, *value_inverses;  // [kKeyBlock]
@@ -234,6 +235,52 @@ inline void scale_values(const Int16Block& block, std::int64_t begin, std::int64
   }
 }
 
+/// Values of a panel of latent keys: pairs of keys of their first value_dim channels, turned into rows, to the block's
+/// values. Their units are of these channels alone.
+inline void store_latent_values(const Int16Block& block, std::int64_t panel) {
+  const Half* const from = block.panels[panel];
+  const __m512 inverse =
+      code_units(largest_of_keys(from, block.value_dim), block.value_units + panel * kKeyLanes);
+  // Word i: the low half of lane i of one register, then of the other.
+  alignas(64) static constexpr std::uint16_t kLowHalves[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                                               22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
+                                                               44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
+  const __m512i low_halves = _mm512_load_si512(kLowHalves);
+  const auto codes = [&](std::int64_t channel) LITHE_SIMD {
+    const __m256i halves =
+        channel < block.value_dim
+            ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + channel * kKeyLanes))
+            : _mm256_setzero_si256();
+    return half_codes(halves, inverse);
+  };
+  for (std::int64_t c = 0; c < block.padded_value_dim; c += 16) {
+    // Lower half of v[j]: eight pairs of keys of channel j; upper half: of channel j + 8.
+    __m512i v[8], w[8];
+    unroll<8>([&](auto j) LITHE_SIMD {
+      v[j] = _mm512_permutex2var_epi16(codes(c + j), low_halves, codes(c + j + 8));
+    });
+    // Both halves are turned alike: two channels to a register, four, eight.
+    unroll<4>([&](auto j) LITHE_SIMD {
+      w[2 * j] = _mm512_unpacklo_epi32(v[2 * j], v[2 * j + 1]);
+      w[2 * j + 1] = _mm512_unpackhi_epi32(v[2 * j], v[2 * j + 1]);
+    });
+    unroll<2>([&](auto j) LITHE_SIMD {
+      v[4 * j] = _mm512_unpacklo_epi64(w[4 * j], w[4 * j + 2]);
+      v[4 * j + 1] = _mm512_unpackhi_epi64(w[4 * j], w[4 * j + 2]);
+      v[4 * j + 2] = _mm512_unpacklo_epi64(w[4 * j + 1], w[4 * j + 3]);
+      v[4 * j + 3] = _mm512_unpackhi_epi64(w[4 * j + 1], w[4 * j + 3]);
+    });
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    const __m512i second = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    std::int32_t* const to = block.values + panel * (kKeyLanes / 2) * block.padded_value_dim + c;
+    unroll<4>([&](auto j) LITHE_SIMD {
+      _mm512_store_si512(to + j * block.padded_value_dim, _mm512_permutex2var_epi64(v[j], first, v[j + 4]));
+      _mm512_store_si512(to + (j + 4) * block.padded_value_dim,
+                         _mm512_permutex2var_epi64(v[j], second, v[j + 4]));
+    });
+  }
+}
+
 /// Codes of keys and values [begin, end), whole panels; their units are found, too.
 inline void store_codes(const Int16Block& block, std::int64_t begin, std::int64_t end) {
   const auto first = std::integral_constant<int, 0>();
@@ -243,6 +290,11 @@ inline void store_codes(const Int16Block& block, std::int64_t begin, std::int64_
     for (std::int64_t pair = 0; pair < block.pairs(); ++pair) {
       _mm512_store_si512(to + pair * kKeyLanes, keys.pair(first, pair));
     }
+  }
+  if (block.latent) {
+    for (std::int64_t panel = begin / kKeyLanes; panel * kKeyLanes < end; ++panel)
+      store_latent_values(block, panel);
+    return;
   }
   scale_values(block, begin, end);
   for (std::int64_t c = 0; c < block.padded_value_dim; c += 16) {
@@ -436,6 +488,7 @@ class Int16FlashTile {
     block_.key_dim = shape.key_dim;
     block_.value_dim = shape.value_dim;
     block_.padded_value_dim = padded(shape.value_dim);
+    block_.latent = shape.latent;
     query_codes_ = carver.take<std::int32_t>(tiles(lines) * padded(block_.pairs() * kTileLines));
     query_units_ = carver.take(tiles(lines) * kLineSlots);
     weights_.codes = carver.take<std::int16_t>(kTileLines * kKeyBlock);
@@ -456,8 +509,8 @@ class Int16FlashTile {
     const Block<Half> pages = reader.in_place<Half>(range);
     std::copy_n(pages.panels, kBlockPanels, block_.panels);
     std::copy_n(pages.pages, kBlockPages, block_.pages);
-    shared_ = shared;
-    if (shared) {
+    shared_ = shared || block_.latent;
+    if (shared_) {
       store_codes(block_, range.begin / kKeyLanes * kKeyLanes,
                   (range.end + kKeyLanes - 1) / kKeyLanes * kKeyLanes);
     }

@@ -74,6 +74,29 @@ void store_key(std::byte* panel, const KvShape& shape, const KvLayout& layout, i
   }
 }
 
+// Channels [0, count) of one key.
+void load_channels(const KvView& kv, int kv_head, std::int64_t position, int count, float* out) {
+  const KvLayout layout(kv.shape);
+  const auto token = static_cast<std::size_t>(position % kPageTokens), lane = token % kKeyLanes;
+  const std::byte* panel =
+      KvHead(kv, layout, kv_head).page(position / kPageTokens) + token / kKeyLanes * layout.key_panel_bytes;
+  for (std::size_t channel = 0; channel < static_cast<std::size_t>(count); ++channel) {
+    switch (kv.shape.dtype) {
+      case DType::f32:
+        std::memcpy(out + channel, panel + (channel * kKeyLanes + lane) * 4, 4);
+        break;
+      case DType::f16:
+        out[channel] = load_f16(panel + (channel * kKeyLanes + lane) * 2);
+        break;
+      default: {
+        const int code = static_cast<int>(panel[channel / 4 * 64 + lane * 4 + channel % 4]) - 128;
+        out[channel] = static_cast<float>(code) *
+                       load_f16(panel + layout.key_scales + (channel / 32 * kKeyLanes + lane) * 2);
+      }
+    }
+  }
+}
+
 void store_value(std::byte* page, const KvShape& shape, const KvLayout& layout, std::size_t token,
                  const float* v) {
   std::byte* values = page + layout.values;
@@ -284,6 +307,7 @@ void reference_store(const KvView& kv, const float* k, std::int64_t k_stride, co
       store_key(page + static_cast<std::size_t>(token / kKeyLanes) * layout.key_panel_bytes, kv.shape, layout,
                 static_cast<int>(token % kKeyLanes),
                 k + t * k_stride + std::int64_t{kv_head} * kv.shape.key_dim);
+      if (kv.shape.latent) continue;
       store_value(page, kv.shape, layout, static_cast<std::size_t>(token),
                   v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim);
     }
@@ -291,28 +315,11 @@ void reference_store(const KvView& kv, const float* k, std::int64_t k_stride, co
 }
 
 void load_key(const KvView& kv, int kv_head, std::int64_t position, float* out) {
-  const KvLayout layout(kv.shape);
-  const auto token = static_cast<std::size_t>(position % kPageTokens), lane = token % kKeyLanes;
-  const std::byte* panel =
-      KvHead(kv, layout, kv_head).page(position / kPageTokens) + token / kKeyLanes * layout.key_panel_bytes;
-  for (std::size_t channel = 0; channel < static_cast<std::size_t>(kv.shape.key_dim); ++channel) {
-    switch (kv.shape.dtype) {
-      case DType::f32:
-        std::memcpy(out + channel, panel + (channel * kKeyLanes + lane) * 4, 4);
-        break;
-      case DType::f16:
-        out[channel] = load_f16(panel + (channel * kKeyLanes + lane) * 2);
-        break;
-      default: {
-        const int code = static_cast<int>(panel[channel / 4 * 64 + lane * 4 + channel % 4]) - 128;
-        out[channel] = static_cast<float>(code) *
-                       load_f16(panel + layout.key_scales + (channel / 32 * kKeyLanes + lane) * 2);
-      }
-    }
-  }
+  load_channels(kv, kv_head, position, kv.shape.key_dim, out);
 }
 
 void load_value(const KvView& kv, int kv_head, std::int64_t position, float* out) {
+  if (kv.shape.latent) return load_channels(kv, kv_head, position, kv.shape.value_dim, out);
   const KvLayout layout(kv.shape);
   const auto token = static_cast<std::size_t>(position % kPageTokens);
   const std::byte* page = KvHead(kv, layout, kv_head).page(position / kPageTokens);

@@ -62,6 +62,7 @@ HWY_INLINE void store_token_f16(std::byte* page, const KvShape& shape, const KvL
     float_to_half(k + begin, n, halves);
     for (std::int64_t i = 0; i < n; ++i) panel[(begin + i) * kKeyLanes] = halves[i];
   }
+  if (shape.latent) return;
   std::byte* row = page + layout.values + static_cast<std::size_t>(token) * layout.value_row_bytes;
   for (std::int64_t begin = 0; begin < shape.value_dim; begin += kPiece) {
     const std::int64_t n = std::min(kPiece, shape.value_dim - begin);
@@ -85,6 +86,7 @@ HWY_INLINE void store_token_q8(std::byte* page, const KvShape& shape, const KvLa
     std::memcpy(panel + layout.key_scales + static_cast<std::size_t>(begin / 32 * kKeyLanes + lane) * 2,
                 &scale, 2);
   }
+  if (shape.latent) return;
   const std::uint16_t scale = float_to_codes(v, shape.value_dim, codes);
   std::byte* row =
       page + layout.values + static_cast<std::size_t>(token / 4 * 4) * layout.value_row_bytes + token % 4;
@@ -99,7 +101,7 @@ inline void store(const KvView& kv, const float* k, std::int64_t k_stride, const
   constexpr int kLongestRow = 1024;  // of codes on the stack
   // Highway's f32 to f16 without F16C does not round to nearest even; plain copies gain nothing.
   const bool slow = HWY_TARGET == HWY_SSE4 && kv.shape.dtype == DType::f16;
-  if (slow || kv.shape.dtype == DType::f32 || kv.shape.value_dim > kLongestRow) {
+  if (slow || kv.shape.dtype == DType::f32 || (kv.shape.value_dim > kLongestRow && !kv.shape.latent)) {
     return reference_store(kv, k, k_stride, v, v_stride, position, count);
   }
   std::int32_t codes[kLongestRow + 32];
@@ -110,7 +112,8 @@ inline void store(const KvView& kv, const float* k, std::int64_t k_stride, const
       std::byte* page = head.page((position + t) / kPageTokens);
       const std::int64_t token = (position + t) % kPageTokens;
       const float* key = k + t * k_stride + std::int64_t{kv_head} * kv.shape.key_dim;
-      const float* value = v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim;
+      const float* value =
+          kv.shape.latent ? nullptr : v + t * v_stride + std::int64_t{kv_head} * kv.shape.value_dim;
       if (kv.shape.dtype == DType::f16) {
         store_token_f16(page, kv.shape, layout, token, key, value);
       } else {

@@ -10,6 +10,7 @@
 //              values  code[token/4][channel][4], signed, channels padded to 16, then f16 scale[token]: one for the
 //                      whole row, so that a weight times its scale serves every channel
 //
+// With latent keys there are no values: they are the keys' first channels, as stored.
 // A q8_0 value is scale * code, exact in f32 (11 + 7 bits). Every part starts at a multiple of 64 bytes.
 #pragma once
 

@@ -64,7 +64,7 @@ std::vector<const layers::Linear*> DecoderWeights::linears() const {
 
 CacheLayout::CacheLayout(const ArchSpec& spec, DType dtype) {
   for (const LayerSpec& layer : spec.layers) {
-    shapes_.push_back({dtype, layer.kv_heads, layer.head_dim, layer.value_dim});
+    shapes_.push_back({dtype, layer.kv_heads, layer.head_dim, layer.value_dim, layer.latent.rank > 0});
     offsets_.push_back(page_bytes_);
     page_bytes_ += kernels::kv_layer_bytes(shapes_.back());
     state_offsets_.push_back(state_floats_);

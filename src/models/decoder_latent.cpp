@@ -74,7 +74,7 @@ void Decoder::attend_latent(Pass& pass, std::size_t index, float* branch) {
     latent.norm.apply(table, key, key);
     rotate(row, 1, sizes.rope_dim, key + rank);
   };
-  store(pass, index, prepare, keys, key_width, keys, key_width);
+  store(pass, index, prepare, keys, key_width, nullptr, 0);
   if (narrow) {
     keep_wanted_rows(pass);
     if (pass.rows == 0) return;

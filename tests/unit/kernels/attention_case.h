@@ -25,13 +25,15 @@ struct AttentionShape {
   bool sinks = false;
   float shift = 0;  // added to every score
   bool f32_arithmetic = true;
+  bool latent = false;
 
   std::string text() const {
     const char* name = dtype == DType::f32 ? "f32" : dtype == DType::f16 ? "f16" : "q8_0";
     return std::string(name) + " kv_heads " + std::to_string(kv_heads) + " group " + std::to_string(group) +
            " dims " + std::to_string(key_dim) + "/" + std::to_string(value_dim) + " tokens " +
            std::to_string(tokens) + (causal ? "" : " bidirectional") + " window " + std::to_string(window) +
-           " cap " + std::to_string(soft_cap) + (sinks ? " sinks" : "") + " shift " + std::to_string(shift);
+           " cap " + std::to_string(soft_cap) + (sinks ? " sinks" : "") + (latent ? " latent" : "") +
+           " shift " + std::to_string(shift);
   }
 };
 
@@ -60,7 +62,7 @@ class AttentionCase {
 
   KvView view() {
     KvView kv;
-    kv.shape = {shape.dtype, shape.kv_heads, shape.key_dim, shape.value_dim};
+    kv.shape = {shape.dtype, shape.kv_heads, shape.key_dim, shape.value_dim, shape.latent};
     kv.page_stride = page_stride;
     kv.base = pool.data() + page_offset;
     kv.table = table.data();
@@ -69,7 +71,7 @@ class AttentionCase {
 
   /// New places for all pages, every byte of them 0xff: NaN as f32 and as f16.
   void scatter() {
-    const KvShape kv{shape.dtype, shape.kv_heads, shape.key_dim, shape.value_dim};
+    const KvShape kv{shape.dtype, shape.kv_heads, shape.key_dim, shape.value_dim, shape.latent};
     const std::int64_t pages = (shape.tokens + kPageTokens - 1) / kPageTokens;
     page_offset = 64;
     page_stride = kv_layer_bytes(kv) + 128;
@@ -215,6 +217,24 @@ inline std::vector<AttentionShape> attention_shapes() {
         shapes.push_back(shape);
         ++i;
       }
+    }
+  }
+  // Values that are channels of the keys.
+  const int latent_dims[][2] = {{40, 32}, {27, 19}, {72, 64}, {33, 33}, {16, 1}};
+  for (const DType dtype : {DType::f32, DType::f16, DType::q8_0}) {
+    for (const auto& dim : latent_dims) {
+      AttentionShape shape;
+      shape.dtype = dtype;
+      shape.latent = true;
+      shape.kv_heads = 1 + i % 5 / 4;
+      shape.group = groups[i % 3] * 4;
+      shape.key_dim = dim[0];
+      shape.value_dim = dim[1];
+      shape.tokens = tokens[i % 6];
+      shape.window = windows[i % 7];
+      shape.causal = i % 4 != 3;
+      shapes.push_back(shape);
+      ++i;
     }
   }
   // A group larger than a register tile and one larger than a flash tile.

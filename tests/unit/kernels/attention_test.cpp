@@ -133,8 +133,9 @@ TEST_P(AttentionTest, LatentHeads) {
       shape.f32_arithmetic = f32_arithmetic;
       shape.key_dim = 576;
       shape.value_dim = 512;
+      shape.latent = true;
       shape.kv_heads = 1;
-      shape.group = 3;
+      shape.group = 14;  // two register tiles
       shape.tokens = GetParam() == Isa::reference ? 9 : kKeyBlock + 21;
       AttentionCase c(shape, 15);
       const std::vector<float> whole = run_flash(kernels(), c, shape.tokens);
