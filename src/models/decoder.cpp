@@ -342,30 +342,40 @@ void Decoder::store(const Pass& pass, std::size_t index, FunctionRef<void(std::i
   }
 }
 
+// Query heads of one attention job. Where all share a kv head, as DeepSeek V3's 128 do, they are a few jobs: one of a
+// single row would be one task for one thread.
+int Decoder::job_heads(const LayerSpec& shape) {
+  constexpr int kMostSharedHeads = 64;
+  return shape.kv_heads == 1 ? std::min(shape.heads, kMostSharedHeads) : shape.heads;
+}
+
 // Attention of the rows alive over what the layer has stored. q: [rows, q_stride], out: [rows, out_stride].
 void Decoder::ask_cache(Pass& pass, std::size_t index, const float* q, std::int64_t q_stride, float* out,
                         std::int64_t out_stride) {
   const DecoderLayer& layer = weights_.layers[index];
   const LayerSpec& shape = spec_.layers[index];
+  const int part = job_heads(shape);
   std::vector<AttentionJob> jobs;
-  jobs.reserve(pass.runs.size());
+  jobs.reserve(pass.runs.size() * static_cast<std::size_t>(ceil_div(shape.heads, part)));
   for (const Run& run : pass.runs) {
     const std::int64_t first = pass.first[run.sequence];
-    jobs.push_back({.kv = view(pass, index, run.sequence),
-                    .q = q + run.row * q_stride,
-                    .out = out + run.row * out_stride,
-                    .q_stride = q_stride,
-                    .out_stride = out_stride,
-                    .q_heads = shape.heads,
-                    .rows = run.count,
-                    .first_position = run.position,
-                    .key_count = first + pass.batch.sequences[run.sequence].count,
-                    .causal = pass.batch.mask == MaskKind::causal,
-                    .window = shape.window,
-                    .scale = shape.attention_scale,
-                    .soft_cap = shape.soft_cap,
-                    .sinks = layer.sinks.empty() ? nullptr : layer.sinks.data(),
-                    .f32_arithmetic = layer.attn_out.arithmetic() == kernels::Arithmetic::f32});
+    for (int head = 0; head < shape.heads; head += part) {
+      jobs.push_back({.kv = view(pass, index, run.sequence),
+                      .q = q + run.row * q_stride + std::int64_t{head} * shape.head_dim,
+                      .out = out + run.row * out_stride + std::int64_t{head} * shape.value_dim,
+                      .q_stride = q_stride,
+                      .out_stride = out_stride,
+                      .q_heads = std::min(part, shape.heads - head),
+                      .rows = run.count,
+                      .first_position = run.position,
+                      .key_count = first + pass.batch.sequences[run.sequence].count,
+                      .causal = pass.batch.mask == MaskKind::causal,
+                      .window = shape.window,
+                      .scale = shape.attention_scale,
+                      .soft_cap = shape.soft_cap,
+                      .sinks = layer.sinks.empty() ? nullptr : layer.sinks.data() + head,
+                      .f32_arithmetic = layer.attn_out.arithmetic() == kernels::Arithmetic::f32});
+    }
   }
   layers::attention(context_, attention_, jobs);
 }

@@ -107,6 +107,7 @@ class Decoder {
   void store(const Pass& pass, std::size_t index, FunctionRef<void(std::int64_t row)> prepare, const float* k,
              std::int64_t k_stride, const float* v, std::int64_t v_stride);
   bool narrows(const Pass& pass, std::size_t index) const;
+  static int job_heads(const LayerSpec& shape);
   kernels::KvView view(const Pass& pass, std::size_t index, std::size_t sequence) const;
   void feed(Pass& pass, std::size_t index, float* branch);
   void join(Pass& pass, const float* branch, const layers::Norm& post, Residual residual);

@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "base/checked.h"
 #include "models/decoder.h"
 
 namespace lithe::models {
@@ -80,11 +81,12 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     }
     kernels::AttentionJob job;
     job.kv.shape = kv_.shape(i);
-    job.q_heads = shape.heads;
+    job.q_heads = job_heads(shape);
     job.rows = step.rows;
     job.key_count = std::max(step.keys, step.rows);
     job.first_position = job.key_count - job.rows;
-    const ScratchNeed attention = layers::attention_scratch(context_, attention_, job);
+    ScratchNeed attention = layers::attention_scratch(context_, attention_, job);
+    attention.arena *= static_cast<std::uint64_t>(ceil_div(shape.heads, job.q_heads));
     const ScratchNeed ffn = feed_scratch(table, layer, step.rows);
     const std::uint64_t passing =
         std::max({prepared(table, step.rows, {&layer.q, &layer.k, &layer.v}),
