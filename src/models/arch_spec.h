@@ -56,6 +56,7 @@ struct LatentSpec {
   int query_rank = 0;               // queries are made of a vector so short; 0: of the stream itself
   int plain_dim = 0, rope_dim = 0;  // channels of a head's query that are not rotated, and that are
   int value_dim = 0;                // of a head
+  bool joined = false;              // an old file, where what makes keys and values is one matrix
   int query_dim() const { return plain_dim + rope_dim; }
 
   bool operator==(const LatentSpec&) const = default;

@@ -64,6 +64,12 @@ std::string piece_name(const BoundWeight& weight, std::int64_t slice) {
   return whole ? name : fmt::format("{}[{}:]", name, weight.offset);
 }
 
+// What a matrix becomes that must be turned before it is packed: blocks run along rows of another length then.
+DType turned_dtype(DType dtype, std::int64_t cols) {
+  if (!block_format(dtype).quantized()) return dtype;
+  return cols % block_format(DType::q8_0).block_elems == 0 ? DType::q8_0 : DType::f16;
+}
+
 // Builds the weights in the order in which a forward pass reads them.
 class Builder {
  public:
@@ -78,6 +84,7 @@ class Builder {
   Result<Linear> linear(const BoundWeight& weight, const BoundWeight& bias, std::int64_t slice = 0);
   Result<std::vector<float>> vector(const BoundWeight& weight, std::int64_t slice = 0);
   Status mamba(std::size_t index, const ArchSpec& spec, layers::Mamba& out);
+  Status split_latent(std::size_t index, const LayerSpec& shape, LatentWeights& out);
   Result<layers::Moe> moe(std::size_t index, const LayerSpec& shape);
   Result<std::vector<Linear>> stack(Role weight, Role bias, std::size_t index);
   Result<Norm> norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps);
@@ -190,8 +197,12 @@ Result<DecoderLayer> Builder::layer(std::size_t index, const ArchSpec& spec) {
                            norm(Role::q_down_norm, Role::q_down_norm, index, spec.norm, spec.norm_eps));
     LITHE_ASSIGN_OR_RETURN(out.latent.norm,
                            norm(Role::latent_norm, Role::latent_norm, index, spec.norm, spec.norm_eps));
-    LITHE_ASSIGN_OR_RETURN(out.latent.keys, stack(Role::latent_keys, Role::latent_keys, index));
-    LITHE_ASSIGN_OR_RETURN(out.latent.values, stack(Role::latent_values, Role::latent_values, index));
+    if (shape.latent.joined) {
+      LITHE_RETURN_IF_ERROR(split_latent(index, shape, out.latent));
+    } else {
+      LITHE_ASSIGN_OR_RETURN(out.latent.keys, stack(Role::latent_keys, Role::latent_keys, index));
+      LITHE_ASSIGN_OR_RETURN(out.latent.values, stack(Role::latent_values, Role::latent_values, index));
+    }
   }
   if (const BoundWeight& sinks = binding_.find(Role::sinks, index)) {
     LITHE_ASSIGN_OR_RETURN(out.sinks, vector(sinks));
@@ -221,6 +232,45 @@ Result<std::vector<Linear>> Builder::stack(Role weight, Role bias, std::size_t i
     out.push_back(std::move(one));
   }
   return out;
+}
+
+// An old file's matrix: of each head the rows that make its keys, to be turned, then those that make its values.
+Status Builder::split_latent(std::size_t index, const LayerSpec& shape, LatentWeights& out) {
+  const BoundWeight& both = binding_.find(Role::latent_both, index);
+  const BlockFormat& format = *both.tensor->format;
+  const LatentSpec& latent = shape.latent;
+  const std::int64_t rank = latent.rank, plain = latent.plain_dim;
+  LITHE_ASSIGN_OR_RETURN(const auto data, bytes(both));
+  const std::size_t row = data.size() / static_cast<std::size_t>(both.rows);
+  const DType turned_type = turned_dtype(format.dtype, plain);
+  const BlockFormat& turned_format = block_format(turned_type);
+  std::vector<float> values(static_cast<std::size_t>(plain * rank)), turned(values.size());
+  std::vector<std::byte> encoded(static_cast<std::size_t>(rank) *
+                                 *row_bytes(turned_format, static_cast<std::uint64_t>(plain)));
+  const auto pack = [&](const layers::StoredMatrix& stored, std::int64_t head, std::string_view part) {
+    Linear linear = Linear::pack(
+        stored, layers::choose_arithmetic(stored.dtype, kernels_, options_.full_precision), memory_, pool_);
+    linear.describe(next_id_++, fmt::format("{}[{}].{}", both.tensor->name, head, part), both.entry->shard);
+    return linear;
+  };
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    const auto own = data.subspan(static_cast<std::size_t>(head * (plain + latent.value_dim)) * row);
+    format.decode(own.data(), std::ssize(values), values.data());
+    for (std::int64_t i = 0; i < plain; ++i) {
+      for (std::int64_t c = 0; c < rank; ++c)
+        turned[static_cast<std::size_t>(c * plain + i)] = values[static_cast<std::size_t>(i * rank + c)];
+    }
+    turned_format.encode(turned.data(), std::ssize(turned), encoded.data());
+    out.keys.push_back(pack({turned_type, rank, plain, encoded}, head, "keys"));
+  }
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    const std::int64_t first = head * (plain + latent.value_dim) + plain;
+    const auto own =
+        data.subspan(static_cast<std::size_t>(first) * row, static_cast<std::size_t>(latent.value_dim) * row);
+    out.values.push_back(pack({format.dtype, latent.value_dim, rank, own, &format}, head, "values"));
+  }
+  file_.release(*both.tensor, data);
+  return {};
 }
 
 // All but the two matrices that multiply.
@@ -280,6 +330,13 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
     for (const LinearSlot& slot : kLinears) add(slot.weight, layer);
     for (const Role role : kStacks) add(role, layer);
+    if (const BoundWeight& both = binding_.find(Role::latent_both, layer)) {
+      const LatentSpec& latent = spec.layers[layer].latent;
+      const DType dtype = both.tensor->format->dtype;
+      bytes += (Linear::packed_bytes(turned_dtype(dtype, latent.plain_dim), latent.rank, latent.plain_dim) +
+                Linear::packed_bytes(dtype, latent.value_dim, latent.rank)) *
+               static_cast<std::size_t>(spec.layers[layer].heads);
+    }
   }
   add(Role::embedding);
   add(Role::position_embedding);

@@ -66,6 +66,8 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return layer.mamba.inner();
     case Dim::head_values_out:
       return std::int64_t{layer.heads} * layer.latent.value_dim;
+    case Dim::head_both_out:
+      return std::int64_t{layer.heads} * (layer.latent.plain_dim + layer.latent.value_dim);
   }
   LITHE_CHECK(false);
 }
@@ -93,6 +95,7 @@ bool is_multiplied(Role role) {
     case Role::latent:
     case Role::latent_keys:
     case Role::latent_values:
+    case Role::latent_both:
     case Role::ssm_in:
     case Role::ssm_out:
     case Role::gate:

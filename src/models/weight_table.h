@@ -49,6 +49,7 @@ enum class Role : std::uint8_t {
   latent_norm,
   latent_keys,
   latent_values,
+  latent_both,
   // state space mixer
   ssm_in,
   ssm_conv,
@@ -116,6 +117,7 @@ enum class Dim : std::uint8_t {
   head_values,
   query_out,
   head_values_out,
+  head_both_out,
   // state space mixer
   ssm_projected,
   ssm_convolved,

@@ -2,6 +2,7 @@
 //
 // The measure is max |logit - golden| / max |golden| over all 40 x vocab logits of a model.
 #include <algorithm>
+#include <cstring>
 
 #include "formats/gguf.h"
 #include "models/open_model.h"
@@ -215,6 +216,60 @@ TEST_P(GoldenTest, IsListedAsProved) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(all_models()),
                          [](const auto& instance) { return instance.param; });
+
+// Old GGUF files of DeepSeek keep what makes keys and values in one matrix (attn_kv_b), as trained, and state the lengths of
+// the unfolded heads. They are the same model, bit for bit.
+TEST(GoldenLatentTest, OldFilesAreTheSame) {
+  for (const std::string name : {"deepseek_v2", "deepseek_v2_lite", "deepseek_v3"}) {
+    const auto file = formats::GgufFile::open(gguf_of(name));
+    ASSERT_TRUE(file.ok());
+    const auto& k0 = *file->find_tensor("blk.0.attn_k_b.weight");
+    const auto& v0 = *file->find_tensor("blk.0.attn_v_b.weight");
+    const std::uint64_t plain = k0.dims[0], rank = k0.dims[1], heads = k0.dims[2], value = v0.dims[1];
+    formats::GgufWriter writer;
+    for (const formats::GgufPair& pair : file->metadata().pairs()) {
+      if (!pair.key.ends_with("_mla")) writer.copy_metadata(pair);
+    }
+    const auto query = file->metadata().optional_uint("deepseek2.attention.key_length_mla");
+    writer.add_metadata("deepseek2.attention.key_length", static_cast<std::uint32_t>(**query));
+    writer.add_metadata("deepseek2.attention.value_length", static_cast<std::uint32_t>(value));
+    writer.add_metadata("deepseek2.attention.head_count_kv", static_cast<std::uint32_t>(heads));
+    std::vector<std::vector<float>> joined;
+    std::vector<std::span<const std::byte>> data;
+    joined.reserve(file->tensors().size());
+    for (const auto& tensor : file->tensors()) {
+      const std::string tensor_name(tensor.name);
+      if (tensor_name.ends_with("attn_v_b.weight")) continue;
+      if (!tensor_name.ends_with("attn_k_b.weight")) {
+        writer.add_tensor(tensor_name, tensor.format->dtype, tensor.dims);
+        data.push_back(tensor.data);
+        continue;
+      }
+      const std::string layer = tensor_name.substr(0, tensor_name.size() - std::strlen("k_b.weight"));
+      const auto& values = *file->find_tensor(layer + "v_b.weight");
+      const auto* k = reinterpret_cast<const float*>(tensor.data.data());
+      const auto* v = reinterpret_cast<const float*>(values.data.data());
+      std::vector<float>& both = joined.emplace_back();
+      for (std::uint64_t head = 0; head < heads; ++head) {
+        for (std::uint64_t i = 0; i < plain; ++i) {
+          for (std::uint64_t c = 0; c < rank; ++c) both.push_back(k[(head * rank + c) * plain + i]);
+        }
+        both.insert(both.end(), v + head * value * rank, v + (head + 1) * value * rank);
+      }
+      writer.add_tensor(layer + "kv_b.weight", DType::f32, {rank, heads * (plain + value)});
+      data.push_back(std::as_bytes(std::span(both)));
+    }
+    const std::filesystem::path path = scratch_folder() / "old.gguf";
+    ASSERT_TRUE(writer.begin(path).ok());
+    for (const auto& bytes : data) ASSERT_TRUE(writer.write_tensor(bytes).ok());
+    ASSERT_TRUE(writer.commit().ok());
+    const Golden golden(name);
+    const Runner::Options options{.isa = kernels::available_isas().back()};
+    Runner old_file(path, options), file_of_now(gguf_of(name), options);
+    kvcache::SequenceCache a = old_file.sequence(), b = file_of_now.sequence();
+    EXPECT_EQ(old_file.feed(a, golden.ids), file_of_now.feed(b, golden.ids)) << name;
+  }
+}
 
 // A golden that a wrong rotation, mask or norm would also pass proves nothing: each of these edits of a file must
 // move the logits far away.

@@ -25,15 +25,12 @@ Status describe_depth(const Parameters& parameters, ArchSpec& spec) {
 
 Status describe_latent(const Parameters& parameters, ArchSpec& spec) {
   const int rope = spec.ropes.front().dim;
-  LITHE_ASSIGN_OR_RETURN(const auto query,
-                         parameters.integer_or("attention.key_length_mla", 0, Limits::head_dim, 0));
-  if (query == 0) {
-    return unsupported(
-        "an old file of '{}', which keeps keys and values of all heads (attn_kv_b): convert the model again",
-        spec.family);
-  }
-  LITHE_ASSIGN_OR_RETURN(const auto value,
-                         parameters.integer("attention.value_length_mla", 1, Limits::head_dim));
+  const LayerSpec first = spec.layers.front();
+  // Old files state the lengths of the heads as trained.
+  LITHE_ASSIGN_OR_RETURN(const auto query, parameters.integer_or("attention.key_length_mla", 1,
+                                                                 Limits::head_dim, first.head_dim));
+  LITHE_ASSIGN_OR_RETURN(const auto value, parameters.integer_or("attention.value_length_mla", 1,
+                                                                 Limits::head_dim, first.value_dim));
   LITHE_ASSIGN_OR_RETURN(const auto rank, parameters.integer("attention.kv_lora_rank", 1, Limits::head_dim));
   LITHE_ASSIGN_OR_RETURN(const auto query_rank,
                          parameters.integer_or("attention.q_lora_rank", 0, Limits::hidden, 0));
@@ -45,9 +42,11 @@ Status describe_latent(const Parameters& parameters, ArchSpec& spec) {
   latent.rope_dim = rope;
   latent.plain_dim = static_cast<int>(query) - rope;
   latent.value_dim = static_cast<int>(value);
-  const LayerSpec& first = spec.layers.front();
-  if (latent.plain_dim < 1 || first.kv_heads != 1 || first.head_dim != latent.rank + rope ||
-      first.value_dim != latent.rank) {
+  latent.joined = !parameters.has("attention.key_length_mla");
+  const int kv_heads = latent.joined ? first.heads : 1;
+  const int key = latent.joined ? latent.query_dim() : latent.rank + rope;
+  if (latent.plain_dim < 1 || first.kv_heads != kv_heads || first.head_dim != key ||
+      first.value_dim != (latent.joined ? latent.value_dim : latent.rank)) {
     return corrupt(
         "{}: {} kv heads with keys of {} and values of {} are not what ranks of {} and {} rotated channels "
         "give",
@@ -59,6 +58,9 @@ Status describe_latent(const Parameters& parameters, ArchSpec& spec) {
                              : 1.0;
   for (LayerSpec& layer : spec.layers) {
     layer.latent = latent;
+    layer.kv_heads = 1;
+    layer.head_dim = latent.rank + rope;
+    layer.value_dim = latent.rank;
     layer.attention_scale = static_cast<float>(stretch * stretch / std::sqrt(static_cast<double>(query)));
   }
   return {};
@@ -75,8 +77,37 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   return spec;
 }
 
-WeightTable weights(const ArchSpec& spec) {
+// What makes a head's keys and values of the latent vector.
+void add_unfolding(WeightTable& table, bool joined) {
   const auto split = layers::ShardRole::output_rows;
+  if (joined) {
+    table.push_back({.role = Role::latent_both,
+                     .gguf = "blk.{}.attn_kv_b.weight",
+                     .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
+                     .rows = Dim::head_both_out,
+                     .cols = Dim::latent_rank,
+                     .shard = split});
+    return;
+  }
+  table.push_back({.role = Role::latent_keys,
+                   .gguf = "blk.{}.attn_k_b.weight",
+                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
+                   .rows = Dim::latent_rank,
+                   .cols = Dim::plain_dim,
+                   .transform = Transform::latent_keys,
+                   .shard = split,
+                   .stacked = true});
+  table.push_back({.role = Role::latent_values,
+                   .gguf = "blk.{}.attn_v_b.weight",
+                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
+                   .rows = Dim::head_values,
+                   .cols = Dim::latent_rank,
+                   .transform = Transform::latent_values,
+                   .shard = split,
+                   .stacked = true});
+}
+
+WeightTable weights(const ArchSpec& spec) {
   WeightTable table = dense_weights(Transform::none);
   remove(table, {Role::k, Role::v});
   entry_of(table, Role::attn_out).cols = Dim::head_values_out;
@@ -103,22 +134,7 @@ WeightTable weights(const ArchSpec& spec) {
                    .gguf = "blk.{}.attn_kv_a_norm.weight",
                    .hf = "model.layers.{}.self_attn.kv_a_layernorm.weight",
                    .cols = Dim::latent_rank});
-  table.push_back({.role = Role::latent_keys,
-                   .gguf = "blk.{}.attn_k_b.weight",
-                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
-                   .rows = Dim::latent_rank,
-                   .cols = Dim::plain_dim,
-                   .transform = Transform::latent_keys,
-                   .shard = split,
-                   .stacked = true});
-  table.push_back({.role = Role::latent_values,
-                   .gguf = "blk.{}.attn_v_b.weight",
-                   .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
-                   .rows = Dim::head_values,
-                   .cols = Dim::latent_rank,
-                   .transform = Transform::latent_values,
-                   .shard = split,
-                   .stacked = true});
+  add_unfolding(table, spec.layers.front().latent.joined);
   add_experts(table, kMlpExperts);
   table.push_back({.role = Role::choice_bias,
                    .gguf = "blk.{}.exp_probs_b.bias",
