@@ -65,9 +65,9 @@ std::string piece_name(const BoundWeight& weight, std::int64_t slice) {
 }
 
 // What a matrix becomes that must be turned before it is packed: blocks run along rows of another length then.
-DType turned_dtype(DType dtype, std::int64_t cols) {
+DType turned_dtype(DType dtype, std::int64_t cols, bool full_precision) {
   if (!block_format(dtype).quantized()) return dtype;
-  return cols % block_format(DType::q8_0).block_elems == 0 ? DType::q8_0 : DType::f16;
+  return !full_precision && cols % block_format(DType::q8_0).block_elems == 0 ? DType::q8_0 : DType::f16;
 }
 
 // Builds the weights in the order in which a forward pass reads them.
@@ -242,7 +242,7 @@ Status Builder::split_latent(std::size_t index, const LayerSpec& shape, LatentWe
   const std::int64_t rank = latent.rank, plain = latent.plain_dim;
   LITHE_ASSIGN_OR_RETURN(const auto data, bytes(both));
   const std::size_t row = data.size() / static_cast<std::size_t>(both.rows);
-  const DType turned_type = turned_dtype(format.dtype, plain);
+  const DType turned_type = turned_dtype(format.dtype, plain, options_.full_precision);
   const BlockFormat& turned_format = block_format(turned_type);
   std::vector<float> values(static_cast<std::size_t>(plain * rank)), turned(values.size());
   std::vector<std::byte> encoded(static_cast<std::size_t>(rank) *
@@ -333,7 +333,8 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
     if (const BoundWeight& both = binding_.find(Role::latent_both, layer)) {
       const LatentSpec& latent = spec.layers[layer].latent;
       const DType dtype = both.tensor->format->dtype;
-      bytes += (Linear::packed_bytes(turned_dtype(dtype, latent.plain_dim), latent.rank, latent.plain_dim) +
+      bytes += (Linear::packed_bytes(turned_dtype(dtype, latent.plain_dim, options_.full_precision),
+                                     latent.rank, latent.plain_dim) +
                 Linear::packed_bytes(dtype, latent.value_dim, latent.rank)) *
                static_cast<std::size_t>(spec.layers[layer].heads);
     }

@@ -295,6 +295,8 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"granite_hybrid_moe", "granitehybrid.rope.freq_base", 30000.0f},
       {"deepseek_v2_lite", "deepseek2.rope.scaling.yarn_log_multiplier", 0.1f},
       {"deepseek_v2_lite", "deepseek2.expert_weights_scale", 1.0f},
+      {"deepseek_moe", "deepseek.expert_weights_norm", true},
+      {"deepseek_moe", "deepseek.expert_used_count", 3u},
       {"deepseek_v2", "deepseek2.expert_group_used_count", 1u},
       {"deepseek_v3", "deepseek2.expert_group_used_count", 4u},
       {"deepseek_v3", "deepseek2.expert_gating_func", 1u},

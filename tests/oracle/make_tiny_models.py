@@ -154,6 +154,11 @@ MODELS = {
                                   rope_parameters=rope(1000.0, rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0,
                                                        mscale=1.0, mscale_all_dim=1.0,
                                                        original_max_position_embeddings=64)),
+    # the first DeepSeek's mixture: llama's attention, V2's experts (see first_deepseek)
+    "deepseek_moe": lambda: config("Llama", num_hidden_layers=3, n_routed_experts=6, n_shared_experts=2,
+                                   num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1,
+                                   moe_layer_freq=1, norm_topk_prob=False, scoring_func="softmax",
+                                   tie_word_embeddings=False, rope_parameters=rope(10000.0)),
     # a window that the prompt passes; a ramp of frequencies that ends between two channels
     "gpt_oss": lambda: config("GptOss", num_local_experts=5, num_experts_per_tok=2, head_dim=16, sliding_window=12,
                               rope_parameters=rope(1000.0, rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
@@ -264,6 +269,33 @@ def save_mxfp4(folder, originals):
     (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
 
 
+def first_deepseek(settings):
+    """Transformers has not the class that DeepSeek-MoE's own code defines; its parts are there."""
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Config, DeepseekV2Moe
+    model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32)
+    names = ("hidden_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size")
+    experts = DeepseekV2Config(topk_method="greedy", **{name: getattr(settings, name) for name in names})
+    experts._experts_implementation = "eager"
+    for layer in model.model.layers[settings.first_k_dense_replace:]:
+        layer.mlp = DeepseekV2Moe(experts)
+    return model.eval()
+
+
+def rename_first_deepseek(folder):
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if ".mlp.experts." in name]:
+        stack = tensors.pop(name)
+        base, kind = name.rsplit(".", 1)
+        for expert, matrix in enumerate(stack):
+            parts = dict(zip(("gate_proj", "up_proj"), matrix.chunk(2))) if kind == "gate_up_proj" else {kind: matrix}
+            for part, values in parts.items():
+                tensors[f"{base}.{expert}.{part}.weight"] = values.contiguous()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"architectures": ["DeepseekForCausalLM"], "model_type": "deepseek"}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
 def greedy(model, prompt):
     """64 tokens without any cache, and the smallest lead of a chosen token over the next best."""
     ids, lead = prompt.tolist(), np.inf
@@ -288,7 +320,10 @@ def save(model, folder, full):
 def make(name):
     settings = MODELS[name]()
     for seed in range(60):
-        model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
+        if name == "deepseek_moe":
+            model = first_deepseek(settings)
+        else:
+            model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager", dtype=torch.float32).eval()
         randomise(model, seed, name in FULL, 0.2 if name in FAINT else 1.0)
         originals = {}
         if name.endswith("fp8"):
@@ -307,6 +342,8 @@ def make(name):
         return print(f"{name}: no seed leads by more than {GAP}")
     folder = OUT / name
     save(model, folder, name in FULL)
+    if name == "deepseek_moe":
+        rename_first_deepseek(folder)
     if originals:
         (save_fp8 if name.endswith("fp8") else save_mxfp4)(folder, originals)
     np.save(folder / "ids.npy", prompt)

@@ -1,3 +1,4 @@
+// deepseek: the first DeepSeek-MoE. llama's attention, V2-Lite's experts. (DeepSeek-LLM is a llama.)
 // deepseek2: DeepSeek V2, V2-Lite, V3, R1. Latent attention; leading dense layers, then many small experts with shared
 // ones. V2 scores experts by softmax, V3 by sigmoid with a bias for the choice; both choose from the best groups.
 #include <array>
@@ -10,8 +11,47 @@
 namespace lithe::models {
 namespace {
 
+constexpr std::array<std::string_view, 1> kFirstNames{"DeepseekForCausalLM"};
 constexpr std::array<std::string_view, 2> kHfNames{"DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"};
 constexpr int kGroupBest = 2;  // V3: a group is as good as its two best
+
+void add_shared_experts(WeightTable& table) {
+  add_shared_expert(table, "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight",
+                    "mlp.shared_experts.down_proj.weight");
+}
+
+KeyTable mixture_keys() {
+  KeyTable keys = expert_keys("n_routed_experts", "moe_intermediate_size");
+  keys.push_back({"leading_dense_block_count", "first_k_dense_replace"});
+  keys.push_back({"expert_shared_count", "n_shared_experts"});
+  keys.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
+  keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
+  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "moe_layer_freq", KeyKind::integer, "1"});
+  return keys;
+}
+
+Result<ArchSpec> describe_first(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::interleaved));
+  LITHE_RETURN_IF_ERROR(describe_experts(parameters, {}, spec));
+  return spec;
+}
+
+WeightTable weights_first(const ArchSpec&) {
+  WeightTable table = dense_weights(Transform::pair_heads);
+  add_experts(table, kMlpExperts);
+  add_shared_experts(table);
+  return table;
+}
+
+Status import_first(HfConfig& config) {
+  config.name(kFirstNames[0], "deepseek");
+  KeyTable keys = dense_keys();
+  for (const KeyRow& row : mixture_keys()) keys.push_back(row);
+  keys.push_back({"", "scoring_func", KeyKind::text, R"("softmax")"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  return config.import_rope(10000.0);
+}
 
 // The last layers of a file may predict the token after next; they are not run.
 Status describe_depth(const Parameters& parameters, ArchSpec& spec) {
@@ -24,6 +64,10 @@ Status describe_depth(const Parameters& parameters, ArchSpec& spec) {
 }
 
 Status describe_latent(const Parameters& parameters, ArchSpec& spec) {
+  LITHE_ASSIGN_OR_RETURN(const double tuned,
+                         parameters.real_or("attention.temperature_scale", 0.0, Limits::scaling, 0.0));
+  if (tuned != 0)
+    return unsupported("{}: queries scaled by their position (attention.temperature_scale)", spec.family);
   const int rope = spec.ropes.front().dim;
   const LayerSpec first = spec.layers.front();
   // Old files state the lengths of the heads as trained.
@@ -142,8 +186,7 @@ WeightTable weights(const ArchSpec& spec) {
                    .cols = Dim::experts,
                    .presence = Presence::optional,
                    .where = is_sparse});
-  add_shared_expert(table, "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight",
-                    "mlp.shared_experts.down_proj.weight");
+  add_shared_experts(table);
   return table;
 }
 
@@ -181,18 +224,12 @@ Status import(HfConfig& config) {
   KeyTable keys = dense_keys();
   std::erase_if(
       keys, [](const KeyRow& row) { return row.gguf == "attention.head_count_kv" || row.hf == "head_dim"; });
-  for (const KeyRow& row : expert_keys("n_routed_experts", "moe_intermediate_size")) keys.push_back(row);
+  for (const KeyRow& row : mixture_keys()) keys.push_back(row);
   keys.push_back({"attention.q_lora_rank", "q_lora_rank"});
   keys.push_back({"attention.kv_lora_rank", "kv_lora_rank"});
   keys.push_back({"attention.value_length_mla", "v_head_dim"});
-  keys.push_back({"leading_dense_block_count", "first_k_dense_replace"});
-  keys.push_back({"expert_shared_count", "n_shared_experts"});
   keys.push_back({"expert_weights_scale", "routed_scaling_factor", KeyKind::real, "1.0"});
-  keys.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
-  keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
-  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "rope_interleave", KeyKind::boolean, "true"});
-  keys.push_back({"", "moe_layer_freq", KeyKind::integer, "1"});
   if (config.exporting()) export_latent(config);
   LITHE_RETURN_IF_ERROR(config.import(keys));
   LITHE_RETURN_IF_ERROR(import_latent(config));
@@ -213,6 +250,7 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
+const Family kDeepseek{"deepseek", kFirstNames, describe_first, weights_first, import_first};
 const Family kDeepseek2{"deepseek2", kHfNames, describe, weights, import};
 
 }  // namespace lithe::models
