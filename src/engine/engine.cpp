@@ -106,7 +106,7 @@ class Room {
   /// Of recurrent layers: one for each sequence that runs or is kept warm.
   std::uint64_t states() const {
     return model_.model().memory().state *
-           (static_cast<std::uint64_t>(options_.max_num_seqs) + options_.warm_prefixes);
+           static_cast<std::uint64_t>(options_.max_num_seqs + options_.warm_prefixes);
   }
   /// Tokens whose keys and values fit there, in whole pages.
   std::int64_t tokens(std::int64_t length) const {
@@ -140,6 +140,10 @@ Result<Sizes> size_pool(const engine::LoadedModel& model, const EngineOptions& o
   if (options.kv_cache_memory > room.available()) {
     return exhausted("the key-value cache needs {} (--kv-cache-memory), but only {} are free",
                      bytes(options.kv_cache_memory), bytes(room.available()));
+  }
+  if (const std::uint64_t states = room.states(); states > room.most()) {
+    return exhausted("the states of {} sequences need {}, but {} are free: run fewer at once",
+                     options.max_num_seqs + options.warm_prefixes, bytes(states), bytes(room.most()));
   }
   Sizes sizes;
   sizes.length = options.max_model_len > 0 ? options.max_model_len : info.context;

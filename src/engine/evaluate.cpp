@@ -196,8 +196,9 @@ Result<Evaluation> evaluate(LoadedModel& model, std::string_view text, const Eva
   const auto total = static_cast<std::int64_t>(windows.size());
   const ScoringKey key{protocol_name(options.protocol), options.ctx, model.model().spec().vocab, total,
                        text_hash(text)};
-  LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                         make_pool_that_fits(model, options.ctx, scoring_step(model.model(), options.ctx)));
+  LITHE_ASSIGN_OR_RETURN(
+      kvcache::PagePool pool,
+      make_pool_that_fits(model, options.ctx, 1, scoring_step(model.model(), options.ctx)));
   Run run{model, pool, nullptr, nullptr, 0, {}};
 
   std::optional<ReferenceFile> reference;
@@ -252,7 +253,7 @@ Status write_logits(LoadedModel& model, std::span<const std::int32_t> tokens, co
     if (id < 0 || id >= vocab) return invalid("token {}: ids lie in [0, {})", id, vocab);
   }
   LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                         make_pool_that_fits(model, count, scoring_step(model.model(), count)));
+                         make_pool_that_fits(model, count, 1, scoring_step(model.model(), count)));
   LITHE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   // NumPy's format 1.0: magic, version, header length, a Python literal padded so that the data is aligned to 64.
   std::string header =

@@ -164,13 +164,13 @@ Status check_scratch(const LoadedModel& model, const models::StepShape& step, st
       flash ? "" : ", --attention flash");
 }
 
-Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens,
+Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens, std::int64_t sequences,
                                               const models::StepShape& step) {
+  constexpr std::uint64_t kTooMany = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t free = available_memory();
-  const std::uint64_t needed =
-      checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token)
-          .value_or(std::numeric_limits<std::uint64_t>::max() - model.model().memory().state) +
-      model.model().memory().state;
+  const auto states = checked_mul(static_cast<std::uint64_t>(sequences), model.model().memory().state);
+  const auto pages = checked_mul(static_cast<std::uint64_t>(tokens), model.info().kv_bytes_per_token);
+  const std::uint64_t needed = pages && states ? checked_add(*pages, *states).value_or(kTooMany) : kTooMany;
   if (needed > free) {
     return exhausted(
         "{} tokens need {} ({} bytes) of key-value cache, but {} ({} bytes) are free: take a shorter "

@@ -54,9 +54,9 @@ class LoadedModel {
 /// Refuses a step whose scratch does not fit into `available` bytes: says how much it needs, and what lowers that.
 Status check_scratch(const LoadedModel& model, const models::StepShape& step, std::uint64_t available);
 
-/// A page pool for `tokens`, and the scratch for steps up to `step`. resource_exhausted, before any work, when memory for
-/// both is not there.
-Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens,
+/// A page pool for `tokens` of so many sequences, and the scratch for steps up to `step`. resource_exhausted, before any
+/// work, when memory for them and for the sequences' states is not there.
+Result<kvcache::PagePool> make_pool_that_fits(LoadedModel& model, std::int64_t tokens, std::int64_t sequences,
                                               const models::StepShape& step);
 
 }  // namespace lithe::engine

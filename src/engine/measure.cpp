@@ -102,6 +102,7 @@ Status run_once(Bench& bench, const SpeedTest& test) {
 void price(const LoadedModel& model, const SpeedTest& test, Speed& speed) {
   const auto weights = static_cast<double>(model.model().decode_bytes());
   const auto kv = static_cast<double>(model.info().kv_bytes_per_token);
+  const auto state = 2.0 * static_cast<double>(model.model().memory().state);  // read and written by a pass
   const auto layer = 2.0 * static_cast<double>(model.model().layer_macs());
   const auto head = 2.0 * static_cast<double>(model.model().head_macs());
   const auto rows = static_cast<double>(test.rows), depth = static_cast<double>(test.depth);
@@ -109,7 +110,7 @@ void price(const LoadedModel& model, const SpeedTest& test, Speed& speed) {
     const auto n = static_cast<double>(test.prompt);
     const auto passes = static_cast<double>(ceil_div(test.prompt, test.step));
     speed.tokens = n * rows;
-    speed.bytes = rows * passes * (weights + kv * (depth + n / 2));
+    speed.bytes = rows * passes * (weights + state + kv * (depth + n / 2));
     speed.operations = rows * (n * layer + head);
     return;
   }
@@ -117,7 +118,7 @@ void price(const LoadedModel& model, const SpeedTest& test, Speed& speed) {
   const double length = depth + (n + 1) / 2;  // of each cache, on average
   speed.tokens = n * rows;
   if (test.kv_cache) {
-    speed.bytes = n * (weights + rows * kv * length);
+    speed.bytes = n * (weights + rows * (state + kv * length));
     speed.operations = n * rows * (layer + head);
   } else {
     speed.bytes = n * rows * (weights + kv * length);
@@ -148,7 +149,7 @@ Result<Speed> measure(LoadedModel& model, const SpeedTest& test, FunctionRef<boo
   const std::int64_t prefill = std::max({test.prompt, test.depth, test.kv_cache ? 1 : length});
   const models::StepShape step{std::max(test.rows, std::min(test.step, prefill)), length, test.rows};
   LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                         make_pool_that_fits(model, test.rows * round_up(length, page), step));
+                         make_pool_that_fits(model, test.rows * round_up(length, page), test.rows, step));
   Speed speed;
   price(model, test, speed);
   Bench bench(model, pool, test);

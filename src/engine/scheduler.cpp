@@ -64,7 +64,8 @@ bool Scheduler::admit_one() {
   return true;
 }
 
-/// Shares the pages of the longest common beginning; the last token is always computed, since its logits are wanted.
+/// Shares the pages of the longest common beginning; the last token is always computed, since its logits are wanted. A
+/// recurrent state cannot go back to where two texts part: it serves those that go on from all it has seen.
 void Scheduler::use_warm_prefix(Sequence& sequence) {
   if (sequence.answered() == 0) sequence.result.usage.cached_tokens = 0;  // of an earlier, failed admission
   auto best = warm_.end();
@@ -74,6 +75,7 @@ void Scheduler::use_warm_prefix(Sequence& sequence) {
     const auto [a, b] =
         std::mismatch(known.begin(), known.end(), sequence.tokens.begin(), sequence.tokens.end() - 1);
     const auto common = static_cast<std::int64_t>(a - known.begin());
+    if (pool_->state_floats() > 0 && a != known.end()) continue;
     if (common > longest) longest = common, best = it;
   }
   if (best == warm_.end()) return;

@@ -48,6 +48,26 @@ struct MatmulJob {
   std::span<std::byte> scratch;  // of this worker, at least matmul_scratch_bytes() big, 64-byte aligned
 };
 
+/// Tokens of one state space head (Mamba-2, 2405.21060), one after another:
+///   state[j, i] = decay[t] * state[j, i] + step[t] * x[t, i] * b[t, j]
+///   y[t, i] = sum over j of state[j, i] * c[t, j], j ascending, + skip * x[t, i]
+/// Channels i lie side by side, so that each is a lane of its own and no sum crosses lanes.
+struct StateScan {
+  std::int64_t tokens = 0, channels = 0, n = 0;
+  float* state = nullptr;    // [n, state_stride(channels)]; what lies behind a row's channels is 0
+  const float* x = nullptr;  // [tokens, x_stride]
+  const float *b = nullptr, *c = nullptr;         // [tokens, bc_stride], n of each used
+  const float *decay = nullptr, *step = nullptr;  // [tokens]
+  float skip = 0;
+  float* y = nullptr;  // [tokens, y_stride]
+  std::int64_t x_stride = 0, bc_stride = 0, y_stride = 0;
+
+  static constexpr std::int64_t kStateLanes = 16;  // of the widest vector
+  static constexpr std::int64_t state_stride(std::int64_t channels) {
+    return (channels + kStateLanes - 1) / kStateLanes * kStateLanes;
+  }
+};
+
 struct KernelTable {
   Isa isa = Isa::reference;
   std::string_view name;   // "avx512-vnni-bf16"
@@ -93,10 +113,8 @@ struct KernelTable {
   /// weights: [taps, n]; bias: [n] or null.
   void (*causal_conv)(const float* const* rows, const float* weights, const float* bias, std::int64_t taps,
                       std::int64_t n, float* out);
-  /// One token of a state space head (Mamba-2, 2405.21060): state[i, j] = decay * state[i, j] + x[i] * b[j];
-  /// y[i] = sum over j of state[i, j] * c[j]. state: [channels, n]; x, y: [channels]; b, c: [n].
-  void (*state_step)(float* state, const float* x, const float* b, const float* c, float decay,
-                     std::int64_t channels, std::int64_t n, float* y);
+  /// See StateScan. However many tokens come in one call, the bits are the same.
+  void (*state_scan)(const StateScan&);
 
   // --- sampling reductions
   // ---------------------------------------------------------------------------------------------

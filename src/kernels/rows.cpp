@@ -201,30 +201,65 @@ void causal_conv(const float* const* rows, const float* weights, const float* bi
   }
 }
 
-void state_step(float* state, const float* x, const float* b, const float* c, float decay,
-                std::int64_t channels, std::int64_t n, float* y) {
-  const auto keep = hn::Set(d, decay);
-  for (std::int64_t channel = 0; channel < channels; ++channel, state += n) {
-    const auto in = hn::Set(d, x[channel]);
-    auto even = hn::Zero(d), odd = hn::Zero(d);
-    std::int64_t i = 0;
-    const auto step = [&](std::int64_t at) LITHE_SIMD {
-      const auto next = hn::MulAdd(hn::LoadU(d, state + at), keep, hn::Mul(in, hn::LoadU(d, b + at)));
-      hn::StoreU(next, d, state + at);
-      return hn::Mul(next, hn::LoadU(d, c + at));
-    };
-    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-      even = hn::Add(even, step(i));
-      odd = hn::Add(odd, step(i + kLanes));
-    }
-    for (; i + kLanes <= n; i += kLanes) even = hn::Add(even, step(i));
-    if (i < n) {
-      const auto next = hn::MulAdd(load_first(state + i, n - i), keep, hn::Mul(in, load_first(b + i, n - i)));
-      store_first(next, state + i, n - i);
-      even = hn::MulAdd(next, load_first(c + i, n - i), even);
-    }
-    y[channel] = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+// T tokens on kVectors vectors of channels. The state is read and written once for all of them; what happens to a lane does
+// not depend on T and kVectors.
+template <int kTokens, int kVectors>
+HWY_INLINE void scan_tile(const StateScan& s, std::int64_t token, std::int64_t channel) {
+  FloatVec in[kTokens][kVectors], x[kTokens][kVectors], y[kTokens][kVectors], decay[kTokens];
+  const auto each = [](auto f) LITHE_SIMD {
+    unroll<kTokens>([&](auto t) LITHE_SIMD { unroll<kVectors>([&](auto v) LITHE_SIMD { f(t, v); }); });
+  };
+  unroll<kTokens>([&](auto t) LITHE_SIMD { decay[t] = hn::Set(d, s.decay[token + t]); });
+  each([&](auto t, auto v) LITHE_SIMD {
+    const std::int64_t at = channel + v * kLanes;
+    x[t][v] = at < s.channels ? load_upto(s.x + (token + t) * s.x_stride + at, s.channels - at) : hn::Zero(d);
+    in[t][v] = hn::Mul(hn::Set(d, s.step[token + t]), x[t][v]);
+    y[t][v] = hn::Zero(d);
+  });
+  const std::int64_t stride = StateScan::state_stride(s.channels);
+  const float* const b = s.b + token * s.bc_stride;
+  const float* const c = s.c + token * s.bc_stride;
+  float* state = s.state + channel;
+  for (std::int64_t j = 0; j < s.n; ++j, state += stride) {
+    FloatVec now[kVectors];
+    unroll<kVectors>([&](auto v) LITHE_SIMD { now[v] = hn::LoadU(d, state + v * kLanes); });
+    unroll<kTokens>([&](auto t) LITHE_SIMD {
+      const auto write = hn::Set(d, b[t * s.bc_stride + j]), read = hn::Set(d, c[t * s.bc_stride + j]);
+      unroll<kVectors>([&](auto v) LITHE_SIMD {
+        now[v] = hn::MulAdd(now[v], decay[t], hn::Mul(in[t][v], write));
+        y[t][v] = hn::MulAdd(now[v], read, y[t][v]);
+      });
+    });
+    unroll<kVectors>([&](auto v) LITHE_SIMD { hn::StoreU(now[v], d, state + v * kLanes); });
   }
+  each([&](auto t, auto v) LITHE_SIMD {
+    const std::int64_t at = channel + v * kLanes;
+    if (at >= s.channels) return;
+    float* const out = s.y + (token + t) * s.y_stride + at;
+    const auto value = hn::MulAdd(hn::Set(d, s.skip), x[t][v], y[t][v]);
+    if (s.channels - at >= kLanes) {
+      hn::StoreU(value, d, out);
+    } else {
+      store_first(value, out, s.channels - at);
+    }
+  });
+}
+
+template <int kTokens, int kVectors>
+HWY_INLINE void scan_channels(const StateScan& s, std::int64_t token) {
+  const std::int64_t stride = StateScan::state_stride(s.channels);
+  std::int64_t channel = 0;
+  for (; channel + kVectors * kLanes <= stride; channel += kVectors * kLanes)
+    scan_tile<kTokens, kVectors>(s, token, channel);
+  for (; channel < stride; channel += kLanes) scan_tile<kTokens, 1>(s, token, channel);
+}
+
+void state_scan(const StateScan& s) {
+  // As many accumulators as there are registers for; a lone token is bound by the state's bytes, read in whole rows.
+  constexpr int kFew = HWY_TARGET <= HWY_AVX3 ? 2 : 1;
+  std::int64_t token = 0;
+  for (; token + 4 <= s.tokens; token += 4) scan_channels<4, kFew>(s, token);
+  for (; token < s.tokens; ++token) scan_channels<1, 4>(s, token);
 }
 
 float max(const float* x, std::int64_t n) {
@@ -286,7 +321,7 @@ void fill_rows(KernelTable& table) {
   table.add = add;
   table.scale = scale;
   table.causal_conv = causal_conv;
-  table.state_step = state_step;
+  table.state_scan = state_scan;
   table.argmax = argmax;
   table.max = max;
   table.exp_sum = exp_sum;

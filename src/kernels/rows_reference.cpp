@@ -98,16 +98,19 @@ void causal_conv(const float* const* rows, const float* weights, const float* bi
   }
 }
 
-void state_step(float* state, const float* x, const float* b, const float* c, float decay,
-                std::int64_t channels, std::int64_t n, float* y) {
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      float& value = state[channel * n + i];
-      value = decay * value + x[channel] * b[i];
-      sum += static_cast<double>(value) * static_cast<double>(c[i]);
+void state_scan(const StateScan& s) {
+  const std::int64_t stride = StateScan::state_stride(s.channels);
+  for (std::int64_t t = 0; t < s.tokens; ++t) {
+    for (std::int64_t i = 0; i < s.channels; ++i) {
+      const float x = s.x[t * s.x_stride + i], in = s.step[t] * x;
+      float sum = 0;
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        float& value = s.state[j * stride + i];
+        value = s.decay[t] * value + in * s.b[t * s.bc_stride + j];
+        sum += value * s.c[t * s.bc_stride + j];
+      }
+      s.y[t * s.y_stride + i] = sum + s.skip * x;
     }
-    y[channel] = static_cast<float>(sum);
   }
 }
 
@@ -139,7 +142,7 @@ void fill_rows_reference(KernelTable& table) {
   table.add = add;
   table.scale = scale;
   table.causal_conv = causal_conv;
-  table.state_step = state_step;
+  table.state_scan = state_scan;
   table.argmax = argmax;
   table.max = max;
   table.exp_sum = exp_sum;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -186,6 +185,11 @@ void SequenceCache::release_from(std::size_t first) {
   }
 }
 
+// Uninitialised; null: no memory.
+SequenceCache::State SequenceCache::new_state(std::size_t floats) {
+  return State(static_cast<float*>(::operator new(floats * sizeof(float), kStateAlignment, std::nothrow)));
+}
+
 Status SequenceCache::reserve(std::int64_t count) {
   LITHE_CHECK(count >= 0);
   if (count == 0) return {};
@@ -204,9 +208,10 @@ Status SequenceCache::reserve(std::int64_t count) {
                      pool.references.size());
   }
   if (pool.state_floats > 0 && state_ == nullptr) {
-    state_.reset(new (std::nothrow) float[pool.state_floats]());
+    state_ = new_state(pool.state_floats);
     if (state_ == nullptr)
       return exhausted("no room for a sequence's state of {} bytes", pool.state_floats * sizeof(float));
+    std::fill_n(state_.get(), pool.state_floats, 0.0f);
   }
   if (copy) {
     const PageId fresh = pool.take();
@@ -230,24 +235,23 @@ void SequenceCache::commit(std::int64_t count) {
 
 void SequenceCache::truncate(std::int64_t length) {
   LITHE_CHECK(length >= 0 && length <= length_);
-  if (pool_->state_floats() > 0 && length < length_) {
-    length = 0;
-    if (state_ != nullptr) std::fill_n(state_.get(), pool_->state_floats(), 0.0f);
-  }
+  if (pool_->state_floats() > 0 && length < length_) length = 0;
+  if (length == 0) state_.reset();
   length_ = length;
   release_from(static_cast<std::size_t>(ceil_div<std::int64_t>(length, pool_->page_tokens())));
 }
 
 SequenceCache SequenceCache::fork() const {
   SequenceCache child(*pool_);
+  if (state_ != nullptr && length_ > 0) {
+    child.state_ = new_state(pool_->state_floats());
+    if (child.state_ == nullptr) return child;
+    std::copy_n(state_.get(), pool_->state_floats(), child.state_.get());
+  }
   const auto shared = static_cast<std::size_t>(ceil_div<std::int64_t>(length_, pool_->page_tokens()));
   child.pages_.assign(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(shared));
   child.length_ = length_;
   for (const PageId page : child.pages_) pool_->retain(page);
-  if (state_ != nullptr) {
-    child.state_ = std::make_unique<float[]>(pool_->state_floats());
-    std::copy_n(state_.get(), pool_->state_floats(), child.state_.get());
-  }
   return child;
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -69,26 +70,34 @@ class SequenceCache {
   /// The model has stored `count` tokens of the reserved room.
   void commit(std::int64_t count);
   /// Back to the first `length` tokens (speculation's roll-back). Frees whole pages behind. A state has no way back: with
-  /// one, anything but the whole length is the beginning, and length() says so.
+  /// one, anything but the whole length is the beginning, and length() says so. At the beginning there is no state: its
+  /// memory is given back, and the next reserve() makes zeros.
   void truncate(std::int64_t length);
   /// A second sequence that shares the pages of all committed tokens and has a copy of the state; reserved room stays
-  /// with this one.
-  /// Both must reserve() before they write again.
+  /// with this one. Both must reserve() before they write again. Where a state finds no memory for its copy, the second
+  /// sequence stands at the beginning.
   SequenceCache fork() const;
 
   std::int64_t length() const { return length_; }
   std::span<const PageId> pages() const { return pages_; }
   PagePool& pool() const { return *pool_; }
-  /// [pool().state_floats()] after the first reserve(); zeros before the first token. The model writes it.
+  /// [pool().state_floats()] after the first reserve(), aligned to a cache line; zeros before the first token. The model
+  /// writes it.
   std::span<float> state() const { return {state_.get(), state_ == nullptr ? 0 : pool_->state_floats()}; }
 
  private:
+  static constexpr std::align_val_t kStateAlignment{64};
+  struct FreeState {
+    void operator()(float* state) const { ::operator delete(state, kStateAlignment); }
+  };
+  using State = std::unique_ptr<float[], FreeState>;
+  static State new_state(std::size_t floats);
   void release_from(std::size_t first);
 
   PagePool* pool_;
   std::int64_t length_ = 0;
   std::vector<PageId> pages_;
-  std::unique_ptr<float[]> state_;
+  State state_;
 };
 
 }  // namespace lithe::kvcache

@@ -18,68 +18,101 @@ float softplus(float x) {
 
 }  // namespace
 
-void Mamba::run(ExecContext& context, const LinearInput& input, std::span<const MambaRun> runs, float* to,
-                std::int64_t to_stride, bool accumulate) const {
+Mamba::Mixed Mamba::mix(ExecContext& context, const LinearInput& input,
+                        std::span<const MambaRun> runs) const {
   LITHE_CHECK(spec.taps >= 1 && spec.taps <= kMostTaps);
-  ScratchArena::Scope scope(context.arena());
-  const kernels::KernelTable& table = context.kernels();
-  const std::int64_t inner = spec.inner(), width = spec.convolved(), past = spec.taps - 1;
-  const std::int64_t stride = spec.projected(), rows = input.rows;
-  float* const projected = context.arena().take<float>(rows * stride);
-  float* const convolved = context.arena().take<float>(rows * width);
-  float* const mixed = context.arena().take<float>(rows * inner);
-  const std::array first{Product{&in, projected, stride}};
+  const std::int64_t heads = spec.heads, rows = input.rows;
+  float* const projected = context.arena().take<float>(rows * spec.projected());
+  float* const values = context.arena().take<float>(rows * spec.inner());
+  const std::array first{Product{&in, projected, spec.projected()}};
   multiply(context, input, first);
-
-  // Tap t of row r is t - (taps - 1) tokens ahead of it: a row of this batch, or one that the state remembers.
-  for (const MambaRun& run : runs) {
-    context.pool().parallel_for(run.count, [&](std::int64_t row, int) {
-      std::array<const float*, kMostTaps> seen{};
-      for (std::int64_t tap = 0; tap <= past; ++tap) {
-        const std::int64_t at = row + tap - past;
-        seen[static_cast<std::size_t>(tap)] =
-            at >= 0 ? projected + (run.begin + at) * stride + inner : run.state + (past + at) * width;
-      }
-      table.causal_conv(seen.data(), conv.data(), conv_bias.empty() ? nullptr : conv_bias.data(), spec.taps,
-                        width, convolved + (run.begin + row) * width);
-    });
-  }
-  const std::int64_t heads = spec.heads, heads_of_group = heads / spec.groups;
-  context.pool().parallel_for(std::ssize(runs) * heads, [&](std::int64_t task, int worker) {
+  ScratchArena::Scope scope(context.arena());
+  float* const convolved = context.arena().take<float>(rows * spec.convolved());
+  float* const times = context.arena().take<float>(2 * rows * heads);
+  convolve(context, runs, projected, convolved);
+  const std::int64_t tasks = std::ssize(runs) * heads;
+  context.pool().parallel_for(tasks + std::ssize(runs), [&](std::int64_t task, int) {
+    if (task >= tasks) return remember(runs[static_cast<std::size_t>(task - tasks)], projected);
     const MambaRun& run = runs[static_cast<std::size_t>(task / heads)];
-    const std::int64_t head = task % heads, group = head / heads_of_group;
-    const auto at = static_cast<std::size_t>(head);
-    float* const state = run.state + past * width + head * spec.head_dim * spec.state;
-    auto* const x = reinterpret_cast<float*>(context.worker_scratch(worker).data());
-    for (std::int64_t row = run.begin; row < run.begin + run.count; ++row) {
-      const float* const values = convolved + row * width;
-      const float step = softplus(projected[row * stride + inner + width + head] + step_bias[at]);
-      float* const y = mixed + row * inner + head * spec.head_dim;
-      for (int i = 0; i < spec.head_dim; ++i) x[i] = step * values[head * spec.head_dim + i];
-      table.state_step(state, x, values + inner + group * spec.state,
-                       values + inner + (spec.groups + group) * spec.state, std::exp(step * decay[at]),
-                       spec.head_dim, spec.state, y);
-      for (int i = 0; i < spec.head_dim; ++i) y[i] += skip[at] * values[head * spec.head_dim + i];
-    }
+    const std::int64_t head = task % heads;
+    scan(context, run, head, projected, convolved, times + 2 * (head * rows + run.begin), values);
   });
-  for (const MambaRun& run : runs) {  // the newest rows before the convolution, for the next tokens
-    for (std::int64_t i = 0; i < past; ++i) {
-      const std::int64_t at = run.count - past + i;
-      const float* const from =
-          at >= 0 ? projected + (run.begin + at) * stride + inner : run.state + (past + at) * width;
-      std::copy_n(from, width, run.state + i * width);
-    }
-  }
+  return {projected, spec.projected(), values};
+}
 
-  const auto gate = [&](std::int64_t row, float* gated) {
-    table.activate(kernels::Activation::silu, projected + row * stride, mixed + row * inner, inner, gated);
-    const std::int64_t part = inner / spec.groups;
+// Tap t of row r is t - (taps - 1) tokens ahead of it: a row of this batch, or one that the state remembers.
+void Mamba::convolve(ExecContext& context, std::span<const MambaRun> runs, const float* projected,
+                     float* convolved) const {
+  const std::int64_t inner = spec.inner(), width = spec.convolved(), past = spec.taps - 1;
+  const auto one = [&](std::int64_t row, int) {
+    const MambaRun& run = *(std::ranges::upper_bound(runs, row, {}, &MambaRun::begin) - 1);
+    std::array<const float*, kMostTaps> seen{};
+    for (std::int64_t tap = 0; tap <= past; ++tap) {
+      const std::int64_t at = row - run.begin + tap - past;
+      seen[static_cast<std::size_t>(tap)] =
+          at >= 0 ? projected + (run.begin + at) * spec.projected() + inner : run.state + (past + at) * width;
+    }
+    context.kernels().causal_conv(seen.data(), conv.data(), conv_bias.empty() ? nullptr : conv_bias.data(),
+                                  spec.taps, width, convolved + row * width);
+  };
+  context.pool().parallel_for(runs.back().begin + runs.back().count, one);
+}
+
+// times: room for 2 * run.count.
+void Mamba::scan(ExecContext& context, const MambaRun& run, std::int64_t head, const float* projected,
+                 const float* convolved, float* times, float* values) const {
+  const std::int64_t inner = spec.inner(), width = spec.convolved(),
+                     group = head / (spec.heads / spec.groups);
+  const auto at = static_cast<std::size_t>(head);
+  float* const steps = times;
+  float* const decays = times + run.count;
+  for (std::int64_t i = 0; i < run.count; ++i) {
+    const float raw = projected[(run.begin + i) * spec.projected() + inner + width + head];
+    steps[i] = softplus(raw + step_bias[at]);
+    decays[i] = std::exp(steps[i] * decay[at]);
+  }
+  const float* const from = convolved + run.begin * width;
+  context.kernels().state_scan({.tokens = run.count,
+                                .channels = spec.head_dim,
+                                .n = spec.state,
+                                .state = run.state + spec.history_floats() + head * spec.head_floats(),
+                                .x = from + head * spec.head_dim,
+                                .b = from + inner + group * spec.state,
+                                .c = from + inner + (spec.groups + group) * spec.state,
+                                .decay = decays,
+                                .step = steps,
+                                .skip = skip[at],
+                                .y = values + run.begin * inner + head * spec.head_dim,
+                                .x_stride = width,
+                                .bc_stride = width,
+                                .y_stride = inner});
+}
+
+// The newest rows before the convolution, for the next tokens.
+void Mamba::remember(const MambaRun& run, const float* projected) const {
+  const std::int64_t width = spec.convolved(), past = spec.taps - 1;
+  for (std::int64_t i = 0; i < past; ++i) {
+    const std::int64_t at = run.count - past + i;
+    const float* const from = at >= 0 ? projected + (run.begin + at) * spec.projected() + spec.inner()
+                                      : run.state + (past + at) * width;
+    std::copy_n(from, width, run.state + i * width);
+  }
+}
+
+void Mamba::project(ExecContext& context, const Mixed& mixed, std::span<const std::int64_t> rows, float* to,
+                    std::int64_t to_stride, bool accumulate) const {
+  const kernels::KernelTable& table = context.kernels();
+  const std::int64_t inner = spec.inner(), part = inner / spec.groups;
+  const auto gate = [&](std::int64_t index, float* gated) {
+    const std::int64_t row = rows[static_cast<std::size_t>(index)];
+    table.activate(kernels::Activation::silu, mixed.gate + row * mixed.gate_stride,
+                   mixed.values + row * inner, inner, gated);
     for (std::int64_t begin = 0; begin < inner; begin += part)
       norm.apply_part(table, begin, part, gated + begin, gated + begin);
   };
   const FunctionRef<void(std::int64_t, float*)> make(gate);
   const std::array last{Product{&out, to, to_stride, accumulate}};
-  multiply(context, {.rows = rows, .cols = inner, .make = &make}, last);
+  multiply(context, {.rows = std::ssize(rows), .cols = inner, .make = &make}, last);
 }
 
 ScratchNeed Mamba::scratch(const kernels::KernelTable& table, std::int64_t rows) const {
@@ -89,8 +122,9 @@ ScratchNeed Mamba::scratch(const kernels::KernelTable& table, std::int64_t rows)
     return static_cast<std::uint64_t>(rows) *
            table.activation_bytes(linear.arithmetic(), linear.in_features());
   };
-  return {kRounding + floats(rows * (spec.projected() + spec.convolved() + spec.inner())) +
-              std::max(prepared(in), prepared(out)),
+  const std::uint64_t passing =
+      std::max({floats(rows * (spec.convolved() + 2 * spec.heads)), prepared(in), prepared(out)});
+  return {kRounding + floats(rows * (spec.projected() + spec.inner())) + passing,
           floats(std::max<std::int64_t>(spec.inner(), in.in_features()))};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -297,8 +298,10 @@ void Decoder::attend(Pass& pass, std::size_t index, float* branch) {
   multiply(context_, {.x = attended, .stride = out_width, .rows = pass.rows, .cols = out_width}, output);
 }
 
-// The recurrent mixer in attention's place. Every row goes through it, in the last layer too: the state needs them all.
+// The recurrent mixer in attention's place. In the last layer too the state must see every row, but only the rows whose
+// logits are wanted go on from there.
 void Decoder::mix(Pass& pass, std::size_t index, float* branch) {
+  layers::ScratchArena::Scope scope(context_.arena());
   const DecoderLayer& layer = weights_.layers[index];
   const auto normalise = [&](std::int64_t row, float* out) {
     layer.attn_norm.apply(context_.kernels(), pass.x + row * spec_.hidden, out);
@@ -310,8 +313,18 @@ void Decoder::mix(Pass& pass, std::size_t index, float* branch) {
     runs.push_back(
         {sequence.begin, sequence.count, sequence.cache->state().data() + kv_.state_offset(index)});
   }
-  layer.mamba.run(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make}, runs,
-                  branch == nullptr ? pass.x : branch, spec_.hidden, branch == nullptr);
+  const layers::Mamba::Mixed mixed =
+      layer.mamba.mix(context_, {.rows = pass.rows, .cols = spec_.hidden, .make = &make}, runs);
+  std::vector<std::int64_t> rows = pass.batch.logit_rows;
+  if (narrows(pass, index)) {
+    keep_wanted_rows(pass);
+  } else {
+    rows.resize(static_cast<std::size_t>(pass.rows));
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  }
+  if (rows.empty()) return;
+  layer.mamba.project(context_, mixed, rows, branch == nullptr ? pass.x : branch, spec_.hidden,
+                      branch == nullptr);
 }
 
 // In the last layer every row must leave its keys and values behind, but only the rows whose logits are wanted go on.

@@ -106,6 +106,10 @@ Status Model::forward(const Batch& batch, std::span<float> logits) {
   try {
     return impl_->decoder.forward(batch, logits);
   } catch (const std::bad_alloc&) {
+    // States may have moved on without their tokens.
+    for (const BatchSequence& sequence : batch.sequences) {
+      if (!sequence.cache->state().empty()) sequence.cache->truncate(0);
+    }
     return exhausted("no memory for a step of {} tokens: take a smaller one (-b) or fewer threads (-t)",
                      batch.tokens.size());
   }

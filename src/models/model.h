@@ -75,7 +75,8 @@ class Model {
 
   /// Runs the batch: stores keys and values, commits them to each cache, and writes
   /// logits: [batch.logit_rows.size(), spec().vocab]. invalid_argument: token id out of range;
-  /// resource_exhausted: a step larger than any that was reserved for found no memory, and nothing was committed.
+  /// resource_exhausted: a step larger than any that was reserved for found no memory, and nothing was committed; of
+  /// recurrent models the sequences stand at their beginning again.
   Status forward(const Batch& batch, std::span<float> logits);
 
  private:

@@ -3,7 +3,10 @@
 // The measure is max |logit - golden| / max |golden| over all 40 x vocab logits of a model.
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "formats/gguf.h"
 #include "models/open_model.h"
 #include "support.h"
@@ -345,6 +348,65 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
     const double error = error_of(path, Golden(mutation.model), {.precision = Precision::f32});
     EXPECT_GT(error, 1e-3) << mutation.model << " " << mutation.key;
     fmt::print("[ counts ] {} {}: wrong by {:.1e}\n", mutation.model, mutation.key, error);
+  }
+}
+
+// A fork takes a copy of the state along, and what it goes on to read is its own.
+TEST(GoldenRecurrentTest, ForksGoOnAsTheirOriginal) {
+  for (const char* const name : {"mamba2", "granite_hybrid", "granite_hybrid_moe"}) {
+    const Golden golden(name);
+    Runner runner(golden_path(name), {.isa = kernels::available_isas().back()});
+    const std::span<const std::int32_t> ids(golden.ids), rest = ids.subspan(21);
+    kvcache::SequenceCache whole = runner.sequence(), trunk = runner.sequence();
+    const std::vector<float> expected = runner.feed_last(whole, ids);
+    runner.feed_last(trunk, ids.first(21));
+    kvcache::SequenceCache branch = trunk.fork(), other = trunk.fork();
+    runner.feed_last(other, ids.first(9));
+    EXPECT_EQ(runner.feed_last(branch, rest, 4), expected) << name;
+    EXPECT_EQ(runner.feed_last(trunk, rest), expected) << name;
+    trunk.truncate(30);  // no way back but to the beginning
+    EXPECT_EQ(trunk.length(), 0);
+    EXPECT_EQ(runner.feed_last(trunk, ids, 7), expected) << name;
+  }
+}
+
+// As in llama.cpp, attention turns its heads where a file does not say that it does not.
+TEST(GoldenRecurrentTest, GraniteHybridRotatesUnlessItSaysOtherwise) {
+  constexpr std::string_view kSwitch = "granitehybrid.rope.scaling.finetuned";
+  const auto file = formats::GgufFile::open(gguf_of("granite_hybrid_moe"));
+  ASSERT_TRUE(file.ok());
+  formats::GgufWriter writer;
+  for (const formats::GgufPair& pair : file->metadata().pairs()) {
+    if (pair.key != kSwitch) writer.copy_metadata(pair);
+  }
+  for (const auto& tensor : file->tensors())
+    writer.add_tensor(std::string(tensor.name), tensor.format->dtype, tensor.dims);
+  const std::filesystem::path path = scratch_folder() / "silent.gguf";
+  ASSERT_TRUE(writer.begin(path).ok());
+  for (const auto& tensor : file->tensors()) ASSERT_TRUE(writer.write_tensor(tensor.data).ok());
+  ASSERT_TRUE(writer.commit().ok());
+  ASSERT_TRUE(file->metadata().contains(kSwitch));
+  EXPECT_LT(error_of(path, Golden("granite_hybrid_moe"), {.precision = Precision::f32}), 1e-4);
+}
+
+// A bound on the steps would change every number behind it, and is not run: said, not passed over.
+TEST(GoldenRecurrentTest, BoundedStepsAreRefused) {
+  for (const char* const name : {"mamba2", "granite_hybrid"}) {
+    const std::filesystem::path folder = scratch_folder() / (std::string(name) + "-bounded");
+    std::filesystem::remove_all(folder);
+    std::filesystem::copy(golden_path(name), folder);
+    Json config = *parse_json(*read_file(folder / "config.json"));
+    for (const auto& [limit, runs] :
+         {std::pair{Json{0.0, 0.1}, false}, std::pair{Json{0.001, 1.7e308}, false},
+          std::pair{Json{0.0, 1.7e308}, true}}) {
+      config["time_step_limit"] = limit;
+      std::ofstream(folder / "config.json") << config.dump();
+      const auto opened = models::open_model(folder);
+      EXPECT_EQ(opened.ok(), runs) << name << " " << limit.dump();
+      if (runs) continue;
+      EXPECT_EQ(opened.status().code(), Code::unsupported);
+      EXPECT_NE(opened.status().message().find("time_step_limit"), std::string::npos);
+    }
   }
 }
 

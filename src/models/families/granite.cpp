@@ -1,5 +1,5 @@
-// granite, granitemoe and granitehybrid: IBM Granite 3. llama with a factor on embeddings, on each branch, on scores, and a divisor of the
-// logits; or that with experts, whose weights are a softmax over the chosen alone.
+// granite, granitemoe and granitehybrid: IBM Granite 3 and 4. llama with a factor on embeddings, on each branch, on scores,
+// and a divisor of the logits; or that with experts, whose weights are a softmax over the chosen alone.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -100,7 +100,7 @@ Result<ArchSpec> describe_hybrid(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_moe(parameters));
   LITHE_ASSIGN_OR_RETURN(const auto kv_heads, parameters.integers("attention.head_count_kv", 0, Limits::heads,
                                                                   spec.layers.size()));
-  LITHE_ASSIGN_OR_RETURN(const bool rotates, parameters.flag_or("rope.scaling.finetuned", false));
+  LITHE_ASSIGN_OR_RETURN(const bool rotates, parameters.flag_or("rope.scaling.finetuned", true));
   LITHE_ASSIGN_OR_RETURN(const layers::MambaSpec mixer, describe_mixer(parameters));
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
@@ -192,6 +192,7 @@ Status import_hybrid(HfConfig& config) {
     config.set("position_embedding_type", rotates ? Json("rope") : Json());
   }
   LITHE_RETURN_IF_ERROR(config.import(table));
+  LITHE_RETURN_IF_ERROR(check_step_limit(config));
   LITHE_RETURN_IF_ERROR(import_layers(config));
   LITHE_ASSIGN_OR_RETURN(const auto shared, config.integer("shared_intermediate_size", 1024));
   LITHE_ASSIGN_OR_RETURN(const auto inner, config.integer("intermediate_size", shared));

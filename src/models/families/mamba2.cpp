@@ -40,20 +40,6 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-// A step that is bounded would need other kernels.
-Status check_steps(const HfConfig& config) {
-  const Json* limit = config.find("time_step_limit");
-  const auto endless = [](const Json& end) {
-    return (end.is_number() && end.get<double>() > 1e30) || end == Json{{"__float__", "Infinity"}};
-  };
-  if (limit == nullptr || limit->is_null() ||
-      (limit->is_array() && limit->size() == 2 && (*limit)[0] == 0.0 && endless((*limit)[1]))) {
-    return {};
-  }
-  return unsupported("config.json: time_step_limit = {}, but 'mamba2' runs without one only",
-                     limit->dump().substr(0, 60));
-}
-
 Status import(HfConfig& config) {
   config.name(kHfNames[0], "mamba2");
   LITHE_RETURN_IF_ERROR(config.import({
@@ -76,7 +62,7 @@ Status import(HfConfig& config) {
     config.set("expand", mixer.inner() / config.spec().hidden);
     config.set("use_conv_bias", config.has_tensor("blk.0.ssm_conv1d.bias"));
   }
-  LITHE_RETURN_IF_ERROR(check_steps(config));
+  LITHE_RETURN_IF_ERROR(check_step_limit(config));
   LITHE_ASSIGN_OR_RETURN(const auto heads, config.integer("num_heads", 128));
   LITHE_ASSIGN_OR_RETURN(const auto head_dim, config.integer("head_dim", 64));
   if (heads < 1 || heads > Limits::heads || head_dim < 1 || head_dim > Limits::head_dim)

@@ -22,6 +22,18 @@ Result<layers::MambaSpec> describe_mixer(const Parameters& parameters) {
   return mixer;
 }
 
+Status check_step_limit(const HfConfig& config) {
+  const Json* limit = config.find("time_step_limit");
+  const auto endless = [](const Json& end) {
+    return (end.is_number() && end.get<double>() > 1e30) || end == Json{{"__float__", "Infinity"}};
+  };
+  if (limit == nullptr ||
+      (limit->is_array() && limit->size() == 2 && (*limit)[0] == 0.0 && endless((*limit)[1])))
+    return {};
+  return unsupported("config.json: time_step_limit = {}, but a mixer runs without a limit only",
+                     limit->dump().substr(0, 60));
+}
+
 void add_mixer(WeightTable& table, std::string_view prefix) {
   const auto add = [&](Role role, const char* gguf, std::string_view hf, Dim rows, Dim cols) -> WeightEntry& {
     table.push_back({.role = role,

@@ -384,6 +384,63 @@ TEST(Core, AWarmPrefixIsReusedAndChangesNothing) {
   EXPECT_TRUE(model.pool.check_integrity().ok());
 }
 
+// A state goes with its sequence through chunks, neighbours, preemption and warm prefixes; the model reads nothing else.
+TEST(Core, RecurrentStatesChangeNoToken) {
+  const auto asks = mixed_asks(14);
+  std::vector<Completion> alone;
+  for (const Ask& ask : asks) {
+    FakeModel model(64);
+    alone.push_back(run(model, options(1, 1000), {ask}).front());
+  }
+  std::int64_t compared = 0, preemptions = 0;
+  for (const std::int64_t pages : {18, 25, 1000}) {
+    for (const int seqs : {1, 5, 14}) {
+      for (const bool kv_cache : {true, false}) {
+        for (const std::size_t warm : {0u, 3u}) {
+          FakeModel model(pages, kTokens, true);
+          EngineStats stats;
+          const auto together = run(model, options(seqs, 17, kv_cache, warm), asks, &stats);
+          for (std::size_t i = 0; i < asks.size(); ++i) {
+            ASSERT_EQ(together[i].tokens, alone[i].tokens) << i << " pages " << pages << " seqs " << seqs;
+            ++compared;
+          }
+          preemptions += stats.preemptions;
+        }
+      }
+    }
+  }
+  EXPECT_GT(preemptions, 20);
+  std::printf("[ counts ] %lld completions equal, %lld preemptions\n", static_cast<long long>(compared),
+              static_cast<long long>(preemptions));
+}
+
+// A state serves a text that goes on from all it has seen, and no other: it does not go back to where two texts part.
+TEST(Core, ARecurrentPrefixIsReusedWholeOrNotAtAll) {
+  const std::string first = "the quick brown fox";
+  FakeModel model(64, kTokens, true);
+  Core core(model.port(), options(2, 16, true, 2));
+  const auto ask = [&](const std::vector<std::int32_t>& prompt) {
+    Completion done;
+    EXPECT_TRUE(core.submit(prompt, request(12), {}, [&](Completion c) { done = std::move(c); }).ok());
+    while (!core.idle()) core.step();
+    FakeModel cold(64);
+    EXPECT_EQ(done.tokens, run(cold, options(1, 1000), {{prompt, request(12)}}).front().tokens);
+    return done;
+  };
+  const auto answered = [](std::vector<std::int32_t> prompt, const Completion& done) {
+    prompt.insert(prompt.end(), done.tokens.begin(), done.tokens.end());
+    return prompt;
+  };
+  const Completion one = ask(ids(first));
+  auto turn = answered(ids(first), one);  // a conversation goes on: the state has seen all but the last token
+  turn.push_back('?');
+  const Completion two = ask(turn);
+  EXPECT_EQ(two.usage.cached_tokens, static_cast<std::int64_t>(turn.size()) - 2);
+  EXPECT_EQ(ask(ids(first)).usage.cached_tokens, 0);
+  EXPECT_EQ(ask(ids(first + " parts here")).usage.cached_tokens, 0);
+  EXPECT_TRUE(model.pool.check_integrity().ok());
+}
+
 TEST(Core, AFailedAdmissionLeavesNoCachedTokensBehind) {
   FakeModel model(8);  // 32 tokens
   Core core(model.port(), options(2, 64, true, 1));

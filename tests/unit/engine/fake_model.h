@@ -1,6 +1,6 @@
 // A model of ten lines: its "keys and values" are the tokens themselves, written into the pages, and its logits are a
 // hash of everything the pages hold up to the row's position. A wrong page, a stale token or a wrong position anywhere
-// in the engine therefore changes the text.
+// in the engine therefore changes the text. A recurrent one writes them into its state instead, and reads no page.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -73,12 +73,17 @@ struct FakeModel {
   static constexpr int kPageTokens = 4;
   static constexpr std::size_t kPageBytes = 64;  // the pool's alignment
 
-  explicit FakeModel(std::int64_t pages, std::int64_t logit_rows = kTokens)
-      : tokenizer(byte_tokenizer()),
+  static constexpr std::size_t kStateFloats = 256;  // how many tokens there are, then the tokens
+
+  explicit FakeModel(std::int64_t pages, std::int64_t logit_rows = kTokens, bool is_recurrent = false)
+      : recurrent(is_recurrent),
+        tokenizer(byte_tokenizer()),
         kernels(scalar_reductions()),
         rows(logit_rows),
-        pool(kvcache::PagePool::create(kPageBytes, pages, kPageTokens).value()) {}
+        pool(kvcache::PagePool::create(kPageBytes, pages, kPageTokens, is_recurrent ? kStateFloats : 0)
+                 .value()) {}
 
+  bool recurrent;
   tokenizer::Tokenizer tokenizer;
   kernels::KernelTable kernels;
   std::int64_t rows;
@@ -98,15 +103,26 @@ struct FakeModel {
     std::size_t next = 0;
     for (const auto& sequence : batch.sequences) {
       const std::int64_t past = sequence.cache->length();
+      const std::span<float> state = sequence.cache->state();
+      EXPECT_EQ(state.size(), recurrent ? kStateFloats : 0);
+      if (recurrent) {
+        EXPECT_EQ(state[0], static_cast<float>(past)) << "a state of other tokens";
+      }
       for (std::int64_t i = 0; i < sequence.count; ++i) {
-        *slot(*sequence.cache, past + i) = batch.tokens[static_cast<std::size_t>(sequence.begin + i)];
+        const std::int32_t token = batch.tokens[static_cast<std::size_t>(sequence.begin + i)];
+        if (recurrent) {
+          state[static_cast<std::size_t>(++state[0])] = static_cast<float>(token);
+        } else {
+          *slot(*sequence.cache, past + i) = token;
+        }
       }
       sequence.cache->commit(sequence.count);
       for (; next < batch.logit_rows.size() && batch.logit_rows[next] < sequence.begin + sequence.count;
            ++next) {
         std::vector<std::int32_t> seen;
         for (std::int64_t p = 0; p <= past + batch.logit_rows[next] - sequence.begin; ++p) {
-          seen.push_back(*slot(*sequence.cache, p));
+          seen.push_back(recurrent ? static_cast<std::int32_t>(state[static_cast<std::size_t>(p) + 1])
+                                   : *slot(*sequence.cache, p));
         }
         write_logits(seen,
                      logits.subspan(next * static_cast<std::size_t>(rows), static_cast<std::size_t>(rows)));

@@ -1,6 +1,7 @@
 // The row kernels of every table against f64, on lengths around every vector width.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -188,27 +189,77 @@ TEST_P(RowsTest, CausalConv) {
   }
 }
 
-// Many tokens, so that an error of the state would grow.
-TEST_P(RowsTest, StateSteps) {
-  for (const std::int64_t n : kLengths) {
-    const std::int64_t channels = n % 5 + 1;
-    Row state(channels * n), y(channels);
-    std::fill(state.values.begin(), state.values.end() - 1, 0.0f);
-    std::vector<double> exact(static_cast<std::size_t>(channels * n));
-    for (std::uint64_t token = 0; token < 20; ++token) {
-      const auto x = random(channels, 30 + token), b = random(n, 60 + token), c = random(n, 90 + token);
-      const float decay = 1.0f / static_cast<float>(token + 2);
-      kernels().state_step(state.data(), x.data(), b.data(), c.data(), decay, channels, n, y.data());
-      std::vector<double> want(static_cast<std::size_t>(channels));
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        const std::size_t channel = i / static_cast<std::size_t>(n), j = i % static_cast<std::size_t>(n);
-        exact[i] = static_cast<double>(decay) * exact[i] +
-                   static_cast<double>(x[channel]) * static_cast<double>(b[j]);
-        want[channel] += exact[i] * static_cast<double>(c[j]);
+// Many tokens, so that an error of the state would grow; in one call and in pieces, whose bits must agree.
+TEST_P(RowsTest, StateScans) {
+  constexpr std::int64_t kTokens = 21;
+  for (const std::int64_t channels : {1, 3, 7, 16, 17, 40, 64, 100, 131}) {
+    for (const std::int64_t n : {1, 5, 16, 33}) {
+      const std::int64_t stride = StateScan::state_stride(channels);
+      const std::int64_t x_stride = channels + 3, bc_stride = 2 * n + 1, y_stride = channels + 5;
+      const auto x = random(kTokens * x_stride, 30), bc = random(kTokens * bc_stride, 60),
+                 step = random(kTokens, 90);
+      std::vector<float> decay(kTokens);
+      for (std::size_t t = 0; t < decay.size(); ++t) decay[t] = 1.0f / static_cast<float>(t % 4 + 1);
+      constexpr float kSkip = 0.7f;
+      const auto scan = [&](std::int64_t begin, std::int64_t end, Row& state, Row& y) {
+        kernels().state_scan({.tokens = end - begin,
+                              .channels = channels,
+                              .n = n,
+                              .state = state.data(),
+                              .x = x.data() + begin * x_stride,
+                              .b = bc.data() + begin * bc_stride,
+                              .c = bc.data() + begin * bc_stride + n,
+                              .decay = decay.data() + begin,
+                              .step = step.data() + begin,
+                              .skip = kSkip,
+                              .y = y.data() + begin * y_stride,
+                              .x_stride = x_stride,
+                              .bc_stride = bc_stride,
+                              .y_stride = y_stride});
+      };
+      const auto fresh = [&] {
+        Row state(n * stride);
+        std::fill(state.values.begin(), state.values.end() - 1, 0.0f);
+        return state;
+      };
+      Row state = fresh(), y(kTokens * y_stride);
+      scan(0, kTokens, state, y);
+      std::vector<double> exact(static_cast<std::size_t>(n * channels));
+      for (std::int64_t t = 0; t < kTokens; ++t) {
+        for (std::int64_t i = 0; i < y_stride; ++i) {
+          const float got = y.values[static_cast<std::size_t>(t * y_stride + i)];
+          if (i >= channels) {
+            ASSERT_EQ(got, 123.0f) << "behind a row";
+            continue;
+          }
+          const auto value = [](const std::vector<float>& from, std::int64_t at) {
+            return static_cast<double>(from[static_cast<std::size_t>(at)]);
+          };
+          const double in = value(x, t * x_stride + i);
+          double want = static_cast<double>(kSkip) * in;
+          for (std::int64_t j = 0; j < n; ++j) {
+            double& number = exact[static_cast<std::size_t>(j * channels + i)];
+            number = value(decay, t) * number + value(step, t) * in * value(bc, t * bc_stride + j);
+            want += number * value(bc, t * bc_stride + n + j);
+          }
+          ASSERT_NEAR(static_cast<double>(got), want, 3e-5 * (1 + std::fabs(want)))
+              << channels << " channels, n " << n << ", token " << t;
+          ++compared_;
+        }
       }
-      expect(y, channels, 3e-5, [&](std::size_t i) { return want[i]; });
+      expect(state, n * stride, 3e-6, [&](std::size_t at) {
+        const std::int64_t row = static_cast<std::int64_t>(at) / stride,
+                           i = static_cast<std::int64_t>(at) % stride;
+        return i < channels ? exact[static_cast<std::size_t>(row * channels + i)] : 0.0;
+      });
+      for (const std::int64_t piece : {1, 3, 6}) {
+        Row again = fresh(), out(kTokens * y_stride);
+        for (std::int64_t begin = 0; begin < kTokens; begin += piece)
+          scan(begin, std::min(begin + piece, kTokens), again, out);
+        ASSERT_EQ(out.values, y.values) << channels << " channels, n " << n << ", pieces of " << piece;
+        ASSERT_EQ(again.values, state.values);
+      }
     }
-    expect(state, channels * n, 1e-6, [&](std::size_t i) { return exact[i]; });
   }
 }
 

@@ -257,6 +257,13 @@ TEST(SequenceCacheTest, StatesAreOfOneSequence) {
   a.truncate(2);  // no way back
   EXPECT_EQ(a.length(), 0);
   EXPECT_TRUE(a.pages().empty());
+  EXPECT_TRUE(a.state().empty());  // its memory too is given back
+  EXPECT_TRUE(a.fork().state().empty());
+  ASSERT_TRUE(a.reserve(1).ok());
+  for (const float value : a.state()) EXPECT_EQ(value, 0.0f);
+  a.state()[2] = 9;  // a pass that failed before anything was committed
+  a.truncate(0);
+  ASSERT_TRUE(a.reserve(1).ok());
   EXPECT_EQ(a.state()[2], 0.0f);
   EXPECT_EQ(b.length(), 3);
   SequenceCache c(std::move(b));
