@@ -36,6 +36,8 @@ constexpr std::initializer_list<Command> kCommands = {
     {"chat", "Talk with a model", add_chat},
     {"bench", "Measure speed: prefill, decode, depth, batches", add_bench},
     {"eval", "Measure quality: perplexity, divergence from a reference, logits", add_eval},
+    {"embed", "Turn texts into vectors", add_embed},
+    {"rerank", "Order documents by their worth for a query", add_rerank},
     {"convert", "Write a model file in another type", add_convert},
     {"inspect", "Show what is in a model file and what it needs", add_inspect},
     {"pull", "Fetch a model from the Hugging Face hub", add_pull},

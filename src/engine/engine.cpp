@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "engine/core.h"
 #include "engine/loaded_model.h"
+#include "engine/model_impl.h"
 
 namespace lithe {
 
@@ -35,10 +36,6 @@ double Usage::decode_rate() const {
 }
 
 // --- Model ------------------------------------------------------------------------------------------------------------
-
-struct Model::Impl {
-  std::unique_ptr<engine::LoadedModel> loaded;
-};
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
@@ -213,6 +210,10 @@ Engine::~Engine() = default;
 Result<Engine> Engine::create(std::shared_ptr<Model> model, const EngineOptions& options) {
   LITHE_RETURN_IF_ERROR(check_options(options));
   engine::LoadedModel& loaded = *model->impl().loaded;
+  if (!loaded.model().spec().causal) {
+    return unsupported("{} is an encoder, which writes no text: `lithe embed` and `lithe rerank` are for it",
+                       model->info().path);
+  }
   LITHE_ASSIGN_OR_RETURN(const Sizes sizes, size_pool(loaded, options));
   if (sizes.length > loaded.info().context) {
     log_warning("a context of {} tokens is longer than the {} this model was trained on", sizes.length,

@@ -87,6 +87,12 @@ struct LayerSpec {
 
 inline constexpr int kNoRope = -1;
 
+/// How the rows of a text become one: GGUF's numbers. rank: the first row goes through the classification head.
+enum class Pooling : std::uint8_t { none, mean, cls, last, rank };
+
+/// What an encoder's classification head does between its two matrices.
+enum class HeadActivation : std::uint8_t { tanh, gelu };
+
 struct ArchSpec {
   std::string family;      // "llama", "qwen2", ...
   std::string name;        // general.name, for people
@@ -101,6 +107,11 @@ struct ArchSpec {
   std::int64_t learned_positions =
       0;  // rows of a table of position embeddings, added to the tokens'; 0: none
   bool tied_head = false;
+  bool causal = true;  // false: an encoder, whose tokens see all of a text, and which gives rows, not logits
+  Pooling pooling = Pooling::none;
+  int token_types = 0;  // rows of a table of segments, added to the tokens'; 0: none
+  HeadActivation head_activation = HeadActivation::tanh;
+  int labels = 0;  // of the classification head; 0: none
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   float logit_soft_cap = 0;
   std::vector<LayerSpec> layers;

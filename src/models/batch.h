@@ -30,7 +30,9 @@ struct Batch {
   std::vector<std::int32_t> tokens;  // [rows], sequences one after another
   std::vector<BatchSequence> sequences;
   std::vector<std::int64_t> logit_rows;  // rows whose logits are wanted, ascending
-  MaskKind mask = MaskKind::causal;      // positions follow from each cache's length
+  std::vector<std::uint8_t>
+      types{};  // [rows]: each token's segment, for models that tell them apart; or empty
+  MaskKind mask = MaskKind::causal;  // positions follow from each cache's length
 };
 
 }  // namespace lithe::models

@@ -85,7 +85,7 @@ Decoder::Decoder(ArchSpec spec, DecoderWeights weights, layers::AttentionMode at
   for (const RopeSpec& rope : spec_.ropes) ropes_.emplace_back(rope, spec_.usable_context);
 }
 
-Status Decoder::check(const Batch& batch, std::span<const float> logits) const {
+Status Decoder::check(const Batch& batch) const {
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
   std::int64_t next = 0;
   for (const BatchSequence& sequence : batch.sequences) {
@@ -100,7 +100,8 @@ Status Decoder::check(const Batch& batch, std::span<const float> logits) const {
   LITHE_CHECK(
       std::ranges::is_sorted(batch.logit_rows, std::ranges::less_equal{}) &&
       (batch.logit_rows.empty() || (batch.logit_rows.front() >= 0 && batch.logit_rows.back() < rows)));
-  LITHE_CHECK(logits.size() == batch.logit_rows.size() * static_cast<std::size_t>(spec_.vocab));
+  LITHE_CHECK(spec_.causal || batch.mask == MaskKind::bidirectional);
+  LITHE_CHECK(batch.types.empty() || batch.types.size() == batch.tokens.size());
   for (const BatchSequence& sequence : batch.sequences) {
     const std::int64_t end = sequence.cache->length() + sequence.count;
     if (spec_.learned_positions > 0 && end > spec_.learned_positions) {
@@ -140,27 +141,78 @@ void Decoder::begin(Pass& pass) {
 
 void Decoder::embed(Pass& pass) {
   layers::embed(context_, weights_.embedding, pass.batch.tokens, spec_.embedding_scale, pass.x);
-  if (!weights_.position_embedding) return;
+  if (!weights_.position_embedding && weights_.token_types.empty() && !weights_.embedding_norm) return;
   const auto bytes = static_cast<std::size_t>(spec_.hidden) * sizeof(float);
   context_.reserve_worker_scratch(bytes);
   context_.pool().parallel_for(pass.rows, [&](std::int64_t row, int worker) {
-    auto* const learned = reinterpret_cast<float*>(context_.worker_scratch(worker).data());
-    kernels::unpack_row(weights_.position_embedding.weights(), pass.positions[static_cast<std::size_t>(row)],
-                        learned);
-    context_.kernels().add(pass.x + row * spec_.hidden, learned, spec_.hidden);
+    float* const x = pass.x + row * spec_.hidden;
+    if (!weights_.token_types.empty()) {
+      const std::int64_t type =
+          pass.batch.types.empty() ? 0 : pass.batch.types[static_cast<std::size_t>(row)];
+      context_.kernels().add(x, weights_.token_types.data() + type * spec_.hidden, spec_.hidden);
+    }
+    if (weights_.position_embedding) {
+      auto* const learned = reinterpret_cast<float*>(context_.worker_scratch(worker).data());
+      kernels::unpack_row(weights_.position_embedding.weights(),
+                          pass.positions[static_cast<std::size_t>(row)], learned);
+      context_.kernels().add(x, learned, spec_.hidden);
+    }
+    if (weights_.embedding_norm) weights_.embedding_norm.apply(context_.kernels(), x, x);
   });
 }
 
-Status Decoder::forward(const Batch& batch, std::span<float> logits) {
-  LITHE_RETURN_IF_ERROR(check(batch, logits));
-  if (batch.tokens.empty()) return {};
+void Decoder::run_layers(Pass& pass) {
   context_.arena().reset();
-  Pass pass{.batch = batch, .rows = static_cast<std::int64_t>(batch.tokens.size())};
   begin(pass);
   for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) run_layer(pass, layer);
-  for (const BatchSequence& sequence : batch.sequences) sequence.cache->commit(sequence.count);
+  for (const BatchSequence& sequence : pass.batch.sequences) sequence.cache->commit(sequence.count);
+}
+
+Status Decoder::forward(const Batch& batch, std::span<float> logits) {
+  LITHE_CHECK(logits.size() == batch.logit_rows.size() * static_cast<std::size_t>(spec_.vocab));
+  LITHE_RETURN_IF_ERROR(check(batch));
+  if (batch.tokens.empty()) return {};
+  Pass pass{.batch = batch, .rows = static_cast<std::int64_t>(batch.tokens.size())};
+  run_layers(pass);
   compute_logits(pass, logits);
   return {};
+}
+
+Status Decoder::encode(const Batch& batch, std::span<float> rows) {
+  LITHE_CHECK(rows.size() == batch.logit_rows.size() * static_cast<std::size_t>(spec_.hidden));
+  LITHE_RETURN_IF_ERROR(check(batch));
+  if (batch.tokens.empty()) return {};
+  Pass pass{.batch = batch, .rows = static_cast<std::int64_t>(batch.tokens.size())};
+  run_layers(pass);
+  for (std::size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    const std::int64_t row = pass.only_wanted ? static_cast<std::int64_t>(i) : batch.logit_rows[i];
+    float* const to = rows.data() + static_cast<std::int64_t>(i) * spec_.hidden;
+    if (weights_.output_norm) {
+      weights_.output_norm.apply(context_.kernels(), pass.x + row * spec_.hidden, to);
+    } else {
+      std::copy_n(pass.x + row * spec_.hidden, spec_.hidden, to);
+    }
+  }
+  return {};
+}
+
+void Decoder::classify(std::span<const float> row, std::span<float> scores) {
+  context_.arena().reset();
+  const std::int64_t hidden = spec_.hidden;
+  float* const x = context_.arena().take<float>(hidden);
+  std::copy_n(row.data(), hidden, x);
+  if (weights_.cls) {
+    const std::array dense{Product{&weights_.cls, x, hidden}};
+    multiply(context_, {.x = row.data(), .stride = hidden, .rows = 1, .cols = hidden}, dense);
+    if (spec_.head_activation == HeadActivation::tanh) {
+      for (std::int64_t i = 0; i < hidden; ++i) x[i] = std::tanh(x[i]);
+    } else {
+      context_.kernels().activate(Activation::gelu_erf, x, nullptr, hidden, x);
+    }
+  }
+  if (weights_.cls_norm) weights_.cls_norm.apply(context_.kernels(), x, x);
+  const std::array out{Product{&weights_.cls_out, scores.data(), spec_.labels}};
+  multiply(context_, {.x = x, .stride = hidden, .rows = 1, .cols = hidden}, out);
 }
 
 // Whether what a branch gives is added to the residual stream as it is, so that it needs no place of its own.
@@ -382,7 +434,7 @@ void Decoder::ask_cache(Pass& pass, std::size_t index, const float* q, std::int6
                       .rows = run.count,
                       .first_position = run.position,
                       .key_count = first + pass.batch.sequences[run.sequence].count,
-                      .causal = pass.batch.mask == MaskKind::causal,
+                      .causal = pass.batch.mask != MaskKind::bidirectional,
                       .window = shape.window,
                       .scale = shape.attention_scale,
                       .soft_cap = shape.soft_cap,

@@ -45,8 +45,13 @@ struct DecoderLayer {
 struct DecoderWeights {
   layers::WeightMemory memory;
   layers::Linear embedding, position_embedding;  // the latter only where positions are learned
+  std::vector<float> token_types;                // [types, hidden], or empty
+  layers::Norm embedding_norm;                   // or empty
   std::vector<DecoderLayer> layers;
   layers::Norm output_norm;
+  layers::Linear cls,
+      cls_out;  // of an encoder's classification head: [hidden, hidden] or none, [labels, hidden]
+  layers::Norm cls_norm;
   layers::Linear head;  // shares the embedding's bytes when tied
 
   /// All matrices that multiply, in the order of their ids.
@@ -89,13 +94,17 @@ class Decoder {
 
   /// See Model::forward.
   Status forward(const Batch& batch, std::span<float> logits);
+  /// See Model::encode and Model::classify.
+  Status encode(const Batch& batch, std::span<float> rows);
+  void classify(std::span<const float> row, std::span<float> scores);
 
  private:
   struct Tile;
   struct Run;
   struct Pass;
   layers::ScratchNeed scratch_need(const StepShape& step) const;
-  Status check(const Batch& batch, std::span<const float> logits) const;
+  Status check(const Batch& batch) const;
+  void run_layers(Pass& pass);
   void begin(Pass& pass);
   void embed(Pass& pass);
   void run_layer(Pass& pass, std::size_t index);

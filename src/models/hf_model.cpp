@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "models/binding.h"
 #include "models/hf_config.h"
@@ -18,8 +19,8 @@ using formats::GgufTensor;
 using formats::SafetensorsTensor;
 
 // Checkpoints of a bare model lack the first part of each name, those within a larger one have another.
-constexpr std::array<std::string_view, 4> kPrefixes{"model.", "transformer.", "language_model.",
-                                                    "model.language_model."};
+constexpr std::array<std::string_view, 6> kPrefixes{"model.",   "transformer.",    "bert.",
+                                                    "roberta.", "language_model.", "model.language_model."};
 
 bool ties_embedding(const HfConfig& config, const formats::HfDirectory& directory) {
   const Json* stated = config.find("tie_word_embeddings");
@@ -39,6 +40,32 @@ std::string model_name(const std::filesystem::path& folder) {
     }
   }
   return whole.filename().string();
+}
+
+// Parts of checkpoints that no inference reads: what training predicted with, and what code computes anyway.
+bool is_idle(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kIdle{"pooler.", "cls.predictions.", "position_ids",
+                                                  "rotary_emb.inv_freq", "masked_bias"};
+  return std::ranges::any_of(kIdle, [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
+// Sentence Transformers keeps beside a model how its rows become one.
+Status import_pooling(const std::filesystem::path& folder, HfConfig& config) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 16;
+  const std::filesystem::path path = folder / "1_Pooling" / "config.json";
+  std::error_code error;
+  if (config.has("pooling_type") || !std::filesystem::is_regular_file(path, error)) return {};
+  LITHE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostBytes));
+  auto json = parse_json(text);
+  if (!json.ok()) return std::move(json).status().with_context("1_Pooling/config.json");
+  constexpr std::pair<std::string_view, Pooling> kModes[] = {{"pooling_mode_mean_tokens", Pooling::mean},
+                                                             {"pooling_mode_cls_token", Pooling::cls},
+                                                             {"pooling_mode_lasttoken", Pooling::last}};
+  for (const auto& [name, pooling] : kModes) {
+    const Json* mode = find_member(*json, name);
+    if (mode != nullptr && *mode == true) config.add("pooling_type", static_cast<std::uint32_t>(pooling));
+  }
+  return {};
 }
 
 }  // namespace
@@ -96,6 +123,7 @@ Status HfModel::read_parameters(const Family& family) {
   config.metadata.add("general.architecture", std::string(family.name));
   config.metadata.add("general.name", model_name(path_));
   LITHE_RETURN_IF_ERROR(family.import(config));
+  LITHE_RETURN_IF_ERROR(import_pooling(path_, config));
   // Weights can be converted and measured without a tokenizer.
   Status vocabulary = add_hf_vocabulary(directory_, config.metadata);
   if (!vocabulary.ok() && vocabulary.code() != Code::not_found) return vocabulary;
@@ -132,7 +160,7 @@ Status HfModel::list_tensors() {
   std::size_t unused = 0;
   std::string first;
   for (const SafetensorsTensor& tensor : directory_.tensors()) {
-    if (claimed.contains(tensor.name)) continue;
+    if (claimed.contains(tensor.name) || is_idle(tensor.name)) continue;
     if (unused++ == 0) first = tensor.name;
   }
   if (unused > 0) log_warning("{} tensors of the checkpoint are not used, {} the first", unused, first);

@@ -341,6 +341,8 @@ Status Builder::reserve(const ArchSpec& spec, bool own_head) {
   }
   add(Role::embedding);
   add(Role::position_embedding);
+  add(Role::cls);
+  add(Role::cls_out);
   if (own_head) add(Role::output);
   if (const std::uint64_t free = available_memory(); bytes > free) {
     return exhausted(
@@ -402,6 +404,18 @@ Result<DecoderWeights> Builder::build(ArchSpec& spec) {
   LITHE_ASSIGN_OR_RETURN(out.embedding, linear(binding_.find(Role::embedding), none));
   if (const BoundWeight& positions = binding_.find(Role::position_embedding)) {
     LITHE_ASSIGN_OR_RETURN(out.position_embedding, linear(positions, none));
+  }
+  LITHE_ASSIGN_OR_RETURN(out.embedding_norm,
+                         norm(Role::embedding_norm, Role::embedding_norm_bias, 0, spec.norm, spec.norm_eps));
+  if (const BoundWeight& types = binding_.find(Role::token_types)) {
+    LITHE_ASSIGN_OR_RETURN(out.token_types, vector(types));
+  }
+  if (const BoundWeight& cls = binding_.find(Role::cls)) {
+    LITHE_ASSIGN_OR_RETURN(out.cls, linear(cls, binding_.find(Role::cls_bias)));
+  }
+  LITHE_ASSIGN_OR_RETURN(out.cls_norm, norm(Role::cls_norm, Role::cls_norm, 0, spec.norm, spec.norm_eps));
+  if (const BoundWeight& labels = binding_.find(Role::cls_out)) {
+    LITHE_ASSIGN_OR_RETURN(out.cls_out, linear(labels, binding_.find(Role::cls_out_bias)));
   }
   if (own_head) {
     LITHE_ASSIGN_OR_RETURN(out.head, linear(binding_.find(Role::output), none));

@@ -102,6 +102,18 @@ Status Model::reserve(const StepShape& step) {
   return impl_->decoder.reserve(step);
 }
 
+Status Model::encode(const Batch& batch, std::span<float> rows) {
+  try {
+    return impl_->decoder.encode(batch, rows);
+  } catch (const std::bad_alloc&) {
+    return exhausted("no memory for the scratch of a step of {} tokens", batch.tokens.size());
+  }
+}
+
+void Model::classify(std::span<const float> row, std::span<float> scores) {
+  impl_->decoder.classify(row, scores);
+}
+
 Status Model::forward(const Batch& batch, std::span<float> logits) {
   try {
     return impl_->decoder.forward(batch, logits);

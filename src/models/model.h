@@ -79,6 +79,12 @@ class Model {
   /// recurrent models the sequences stand at their beginning again.
   Status forward(const Batch& batch, std::span<float> logits);
 
+  /// As forward(), for the rows that the layers give instead of their logits: [batch.logit_rows.size(), spec().hidden],
+  /// through the last norm. An encoder's batch has whole texts and the bidirectional mask, and is committed as any other.
+  Status encode(const Batch& batch, std::span<float> rows);
+  /// The classification head on one row: [spec().hidden] -> [spec().labels].
+  void classify(std::span<const float> row, std::span<float> scores);
+
  private:
   struct Impl;
   explicit Model(std::unique_ptr<Impl> impl);

@@ -16,6 +16,10 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return spec.vocab;
     case Dim::positions:
       return spec.learned_positions;
+    case Dim::token_types:
+      return spec.token_types;
+    case Dim::labels:
+      return spec.labels;
     case Dim::q_out:
       return std::int64_t{layer.heads} * layer.head_dim;
     case Dim::k_out:

@@ -1,0 +1,76 @@
+// modern-bert: ModernBERT. Norms before each branch, none before the first layer's attention; a gelu gate; no biases; a
+// symmetric window in two of three layers, which rotate at a base of their own.
+#include <array>
+
+#include "models/families/dense.h"
+#include "models/families/encoder.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 3> kHfNames{"ModernBertModel", "ModernBertForMaskedLM",
+                                                   "ModernBertForSequenceClassification"};
+constexpr std::int64_t kPeriod = 3;
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
+  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
+  spec.head_activation = HeadActivation::gelu;
+  RopeSpec local = spec.ropes.front();
+  LITHE_ASSIGN_OR_RETURN(local.theta, parameters.real_or("rope.freq_base_swa", 1.0, Limits::theta, 10000.0));
+  spec.ropes.push_back(local);
+  LITHE_ASSIGN_OR_RETURN(const auto period, parameters.integer_or("attention.sliding_window_pattern", 1,
+                                                                  Limits::layers, kPeriod));
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.activation = Activation::gelu_erf;
+    const bool slides = layer.window > 0 && static_cast<std::int64_t>(i) % period != 0;
+    // The file gives the whole width, half on each side.
+    layer.window = slides ? layer.window / 2 + 1 : 0;
+    layer.rope = slides ? 1 : 0;
+  }
+  return spec;
+}
+
+WeightTable weights(const ArchSpec& spec) {
+  WeightTable table = dense_weights(Transform::none);
+  remove(table, {Role::output});
+  rename(table, {{Role::embedding, "model.embeddings.tok_embeddings.weight"},
+                 {Role::output_norm, "model.final_norm.weight"},
+                 {Role::attn_norm, "model.layers.{}.attn_norm.weight"},
+                 {Role::ffn_norm, "model.layers.{}.mlp_norm.weight"},
+                 {Role::attn_out, "model.layers.{}.attn.Wo.weight"},
+                 {Role::down, "model.layers.{}.mlp.Wo.weight"}});
+  entry_of(table, Role::attn_norm).presence = Presence::optional;
+  fuse(table, {Role::q, Role::k, Role::v}, "blk.{}.attn_qkv.weight", "model.layers.{}.attn.Wqkv.weight");
+  fuse(table, {Role::gate, Role::up}, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.Wi.weight");
+  add_embedding_parts(table, "", "model.embeddings.norm.weight");
+  add_classifier(table, spec, "head.dense.weight", "head.norm.weight");
+  return table;
+}
+
+Status import(HfConfig& config) {
+  KeyTable keys = layer_norm_keys("norm_eps");
+  keys.push_back({"attention.sliding_window", "local_attention", KeyKind::integer, "128"});
+  keys.push_back({"rope.freq_base_swa", "local_rope_theta|rope_parameters.sliding_attention.rope_theta",
+                  KeyKind::real, "10000.0"});
+  keys.push_back({"attention.sliding_window_pattern", "global_attn_every_n_layers", KeyKind::integer, "3"});
+  keys.push_back({"", "hidden_activation", KeyKind::text, R"("gelu")"});
+  keys.push_back({"", "classifier_activation", KeyKind::text, R"("gelu")"});
+  keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
+  keys.push_back({"", "norm_bias", KeyKind::boolean, "false"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_encoder(config));
+  if (const Json* full = config.find("rope_parameters.full_attention"))
+    return config.import_rope(*full, 160000.0);
+  LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));
+  return config.import_rope(theta);
+}
+
+}  // namespace
+
+const Family kModernBert{"modern-bert", kHfNames, describe, weights, import};
+
+}  // namespace lithe::models

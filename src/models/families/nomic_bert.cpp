@@ -1,0 +1,53 @@
+// nomic-bert: BERT with rotary positions, a gated feed-forward layer and no biases but the norms'.
+#include <array>
+
+#include "models/families/dense.h"
+#include "models/families/encoder.h"
+#include "models/family.h"
+
+namespace lithe::models {
+namespace {
+
+constexpr std::array<std::string_view, 2> kHfNames{"NomicBertModel", "NomicBertForMaskedLM"};
+
+Result<ArchSpec> describe(const Parameters& parameters) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
+  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
+  describe_after_add(spec);
+  LITHE_ASSIGN_OR_RETURN(const auto types, parameters.integer_or("token_type_count", 1, 256, 2));
+  spec.token_types = static_cast<int>(types);
+  return spec;
+}
+
+WeightTable weights(const ArchSpec&) {
+  WeightTable table = dense_weights(Transform::none);
+  remove(table, {Role::output, Role::output_norm});
+  rename(table, {{Role::embedding, "embeddings.word_embeddings.weight"},
+                 {Role::attn_out, "encoder.layers.{}.attn.out_proj.weight"},
+                 {Role::gate, "encoder.layers.{}.mlp.fc12.weight"},
+                 {Role::up, "encoder.layers.{}.mlp.fc11.weight"},
+                 {Role::down, "encoder.layers.{}.mlp.fc2.weight"}});
+  fuse(table, {Role::q, Role::k, Role::v}, "blk.{}.attn_qkv.weight", "encoder.layers.{}.attn.Wqkv.weight");
+  add_embedding_parts(table, "embeddings.token_type_embeddings.weight", "emb_ln.weight");
+  add_after_norms(table, "encoder.layers.{}.norm1.weight", "encoder.layers.{}.norm2.weight");
+  add_biases(table, {Role::embedding_norm}, Presence::required);
+  return table;
+}
+
+Status import(HfConfig& config) {
+  KeyTable keys = layer_norm_keys("layer_norm_eps|layer_norm_epsilon");
+  keys.push_back({"token_type_count", "type_vocab_size", KeyKind::integer, "2"});
+  keys.push_back({"", "hidden_act|activation_function", KeyKind::text, R"("silu"|"swiglu")"});
+  keys.push_back({"", "rotary_emb_interleaved", KeyKind::boolean, "false"});
+  keys.push_back({"", "prenorm", KeyKind::boolean, "false"});
+  keys.push_back({"", "qkv_proj_bias", KeyKind::boolean, "false"});
+  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_encoder(config));
+  return config.import_rope(1000.0);
+}
+
+}  // namespace
+
+const Family kNomicBert{"nomic-bert", kHfNames, describe, weights, import};
+
+}  // namespace lithe::models
