@@ -69,10 +69,10 @@ class Metadata {
 /// Collects pairs in order. A key added again replaces the earlier value.
 class MetadataBuilder {
  public:
-  using Value = std::variant<bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double,
-                             std::string, std::vector<std::int32_t>, std::vector<std::uint32_t>,
-                             std::vector<std::uint8_t>, std::vector<float>, std::vector<std::string>,
-                             std::vector<bool>>;
+  using Value =
+      std::variant<bool, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double, std::string,
+                   std::vector<std::int32_t>, std::vector<std::uint32_t>, std::vector<std::uint8_t>,
+                   std::vector<float>, std::vector<std::string>, std::vector<bool>>;
   void add(std::string key, Value value);
   /// A pair of another file, byte for byte.
   void copy(const GgufPair& pair);

@@ -56,7 +56,8 @@ struct AttentionJob {
   std::int64_t first_position = 0;  // of row 0; row r sees keys [0, first_position + r] when causal
   std::int64_t key_count = 0;       // keys in the cache, those of these rows included
   bool causal = true;
-  std::int64_t window = 0;       // > 0: row at p sees only keys j with p - window < j, and j < p + window when not causal
+  std::int64_t window =
+      0;  // > 0: row at p sees only keys j with p - window < j, and j < p + window when not causal
   float scale = 1.0f;            // on q.k
   float soft_cap = 0.0f;         // > 0: s = cap * tanh(s / cap)
   const float* sinks = nullptr;  // [q_heads] extra logits without a value, or null
