@@ -156,7 +156,7 @@ Run add_embed(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  lithe embed -m bge-small.gguf \"What is a page table?\"\n"
-      "  lithe embed -m bge-m3/ -f questions.txt --embd-output-format json");
+      "  lithe embed -m bge-small/ -f questions.txt --embd-output-format json");
   return [flags] { return run_embed(*flags); };
 }
 

@@ -184,8 +184,9 @@ Result<std::vector<Ranked>> rerank(Model& model, const std::string& query,
   engine::LoadedModel& loaded = *model.impl().loaded;
   const models::ArchSpec& spec = loaded.model().spec();
   if (spec.labels == 0) {
-    return unsupported("{} has no classification head: reranking needs a cross-encoder, such as bge-reranker",
-                       model.info().path);
+    return unsupported(
+        "{} has no classification head: reranking needs a cross-encoder (...ForSequenceClassification)",
+        model.info().path);
   }
   std::vector<Text> pairs;
   for (std::size_t i = 0; i < documents.size(); ++i) {

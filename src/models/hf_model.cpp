@@ -179,6 +179,12 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
   }
   const auto look_up = [&](std::string_view one) -> const SafetensorsTensor* {
     if (const auto* found = directory_.find_tensor(one)) return found;
+    for (const auto& [now, before] :
+         {std::pair{".weight", ".gamma"}, std::pair{".bias", ".beta"}}) {  // BERT's, once
+      if (!one.ends_with(now) || one.find("LayerNorm") == one.npos) continue;
+      const std::string old = std::string(one.substr(0, one.rfind('.'))) + before;
+      if (const auto* found = directory_.find_tensor(old)) return found;
+    }
     const auto* blocks = directory_.find_tensor(std::string(one) + "_blocks");
     return blocks != nullptr && formats::Mxfp4Matrix::holds(*blocks) ? blocks : nullptr;
   };

@@ -101,6 +101,17 @@ class Embed(harness.Case):
         empty.write_text("")
         self.assertIn("no text", self.refused(2, "embed", "-m", model, "-f", empty))
 
+    def test_what_would_be_read_wrongly_is_refused(self):
+        folder = self.encoder("modernbert_rank")
+        config = json.loads((folder / "config.json").read_text())
+        for key, value, says in (("classifier_pooling", "mean", "classifier_pooling"),
+                                 ("layer_types", ["full_attention", "sliding_attention", "full_attention", "full_attention"],
+                                  "without a period"),
+                                 ("hidden_activation", "relu", "hidden_activation")):
+            (folder / "config.json").write_text(json.dumps(config | {key: value}))
+            self.assertIn(says, self.refused(1, "rerank", "-m", folder, "-q", "a", "b"))
+        (folder / "config.json").write_text(json.dumps(config))
+
     def test_decoders_embed_too(self):
         vectors = self.vectors("-m", self.random(), "hello")
         self.assertEqual(len(vectors[0]), 64)

@@ -16,8 +16,7 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::none));
   LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
   describe_after_add(spec);
-  LITHE_ASSIGN_OR_RETURN(const auto types, parameters.integer_or("token_type_count", 1, 256, 2));
-  spec.token_types = static_cast<int>(types);
+  LITHE_RETURN_IF_ERROR(describe_token_types(parameters, spec));
   spec.learned_positions = spec.context;
   for (LayerSpec& layer : spec.layers) {
     layer.ffn = FfnKind::plain;
@@ -52,10 +51,13 @@ WeightTable weights(const ArchSpec& spec) {
 
 Status import(HfConfig& config) {
   KeyTable keys = layer_norm_keys("layer_norm_eps");
-  keys.push_back({"token_type_count", "type_vocab_size", KeyKind::integer, "2"});
+  for (KeyRow& row : keys) {
+    if (row.kind == KeyKind::real) row.value = "1e-12";  // BERT's epsilon, where nothing is said
+  }
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "position_embedding_type", KeyKind::text, R"("absolute")"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_token_types(config));
   return import_encoder(config);
 }
 

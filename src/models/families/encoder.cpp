@@ -24,6 +24,27 @@ Status describe_encoder(const Parameters& parameters, ArchSpec& spec) {
   return {};
 }
 
+Status describe_token_types(const Parameters& parameters, ArchSpec& spec) {
+  constexpr std::string_view kKey = "tokenizer.ggml.token_type_count";
+  LITHE_ASSIGN_OR_RETURN(const auto types, parameters.metadata().optional_uint(kKey));
+  if (types && (*types < 1 || *types > kMostTypes)) return corrupt("{} = {}", kKey, *types);
+  spec.token_types = static_cast<int>(types.value_or(2));
+  return {};
+}
+
+Status import_token_types(HfConfig& config) {
+  LITHE_ASSIGN_OR_RETURN(const auto types, config.integer("type_vocab_size", 2));
+  if (types < 1 || types > kMostTypes) return corrupt("config.json: type_vocab_size = {}", types);
+  config.metadata.add("tokenizer.ggml.token_type_count", static_cast<std::uint32_t>(types));
+  return {};
+}
+
+bool is_classifier(const HfConfig& config) {
+  const Json* classes = config.find("architectures");
+  return classes != nullptr && classes->is_array() && !classes->empty() && (*classes)[0].is_string() &&
+         (*classes)[0].get<std::string>().ends_with("ForSequenceClassification");
+}
+
 void describe_after_add(ArchSpec& spec) {
   for (LayerSpec& layer : spec.layers) {
     layer.residual = Residual::after_add;
@@ -77,11 +98,7 @@ void add_classifier(WeightTable& table, const ArchSpec& spec, std::string_view h
 
 Status import_encoder(HfConfig& config) {
   config.add("attention.causal", false);
-  const Json* classes = config.find("architectures");
-  const bool ranks = classes != nullptr && classes->is_array() && !classes->empty() &&
-                     (*classes)[0].is_string() &&
-                     (*classes)[0].get<std::string>().ends_with("ForSequenceClassification");
-  if (!ranks) return {};
+  if (!is_classifier(config)) return {};
   config.add("pooling_type", static_cast<std::uint32_t>(Pooling::rank));
   std::int64_t count = 2;  // what Transformers takes for granted
   if (const Json* labels = config.find("id2label"); labels != nullptr && labels->is_object()) {

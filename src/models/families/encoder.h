@@ -16,6 +16,10 @@ Status describe_encoder(const Parameters& parameters, ArchSpec& spec);
 /// BERT's norms: after each branch has been added.
 void describe_after_add(ArchSpec& spec);
 
+/// tokenizer.ggml.token_type_count, type_vocab_size: 2 where nothing is said.
+Status describe_token_types(const Parameters& parameters, ArchSpec& spec);
+Status import_token_types(HfConfig& config);
+
 /// Segments and the norm of the embedding, by their names in checkpoints.
 void add_embedding_parts(WeightTable& table, std::string_view hf_types, std::string_view hf_norm);
 /// Norms after each branch, in place of those before it, by their names in a checkpoint.
@@ -24,7 +28,8 @@ void add_after_norms(WeightTable& table, std::string_view hf_attention, std::str
 void add_classifier(WeightTable& table, const ArchSpec& spec, std::string_view hf_dense,
                     std::string_view hf_norm);
 
-/// causal_attention, and for a sequence classifier the number of labels and pooling_type "rank".
+bool is_classifier(const HfConfig& config);
+/// attention.causal, and for a sequence classifier the number of labels and pooling_type "rank".
 Status import_encoder(HfConfig& config);
 
 }  // namespace lithe::models

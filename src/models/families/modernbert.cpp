@@ -22,9 +22,12 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   spec.ropes.push_back(local);
   LITHE_ASSIGN_OR_RETURN(const auto period, parameters.integer_or("attention.sliding_window_pattern", 1,
                                                                   Limits::layers, kPeriod));
+  LITHE_ASSIGN_OR_RETURN(const std::string activation, parameters.text_or("hidden_activation", "gelu"));
+  if (activation != "gelu" && activation != "silu")
+    return unsupported("{}.hidden_activation '{}' does not run (gelu and silu do)", spec.family, activation);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
-    layer.activation = Activation::gelu_erf;
+    layer.activation = activation == "silu" ? Activation::silu : Activation::gelu_erf;
     const bool slides = layer.window > 0 && static_cast<std::int64_t>(i) % period != 0;
     // The file gives the whole width, half on each side.
     layer.window = slides ? layer.window / 2 + 1 : 0;
@@ -50,19 +53,41 @@ WeightTable weights(const ArchSpec& spec) {
   return table;
 }
 
+// Every so manieth layer sees all: said as a number, or layer by layer.
+Status import_period(HfConfig& config) {
+  LITHE_ASSIGN_OR_RETURN(auto period, config.integer("global_attn_every_n_layers", kPeriod));
+  if (const Json* types = config.find("layer_types"); types != nullptr && types->is_array()) {
+    const auto fits = [&](std::int64_t every) {
+      for (std::int64_t i = 0; i < std::ssize(*types); ++i) {
+        if (((*types)[static_cast<std::size_t>(i)] == "full_attention") != (i % every == 0)) return false;
+      }
+      return true;
+    };
+    for (period = 1; period <= std::ssize(*types) && !fits(period);) ++period;
+    if (period > std::ssize(*types)) return unsupported("config.json: layer_types without a period");
+  }
+  if (period < 1 || period > Limits::layers)
+    return corrupt("config.json: global_attn_every_n_layers = {}", period);
+  config.add("attention.sliding_window_pattern", static_cast<std::uint32_t>(period));
+  return {};
+}
+
 Status import(HfConfig& config) {
   KeyTable keys = layer_norm_keys("norm_eps");
   keys.push_back({"attention.sliding_window", "local_attention", KeyKind::integer, "128"});
   keys.push_back({"rope.freq_base_swa", "local_rope_theta|rope_parameters.sliding_attention.rope_theta",
                   KeyKind::real, "10000.0"});
-  keys.push_back({"attention.sliding_window_pattern", "global_attn_every_n_layers", KeyKind::integer, "3"});
-  keys.push_back({"", "hidden_activation", KeyKind::text, R"("gelu")"});
+  keys.push_back({"hidden_activation", "hidden_activation", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "classifier_activation", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "norm_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_period(config));
   LITHE_RETURN_IF_ERROR(import_encoder(config));
+  LITHE_ASSIGN_OR_RETURN(const std::string pooling, config.text("classifier_pooling", "cls"));
+  if (is_classifier(config) && pooling != "cls")
+    return unsupported("config.json: classifier_pooling = {} does not run (cls does)", pooling);
   if (const Json* full = config.find("rope_parameters.full_attention"))
     return config.import_rope(*full, 160000.0);
   LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));

@@ -14,8 +14,7 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
   LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
   describe_after_add(spec);
-  LITHE_ASSIGN_OR_RETURN(const auto types, parameters.integer_or("token_type_count", 1, 256, 2));
-  spec.token_types = static_cast<int>(types);
+  LITHE_RETURN_IF_ERROR(describe_token_types(parameters, spec));
   return spec;
 }
 
@@ -36,12 +35,15 @@ WeightTable weights(const ArchSpec&) {
 
 Status import(HfConfig& config) {
   KeyTable keys = layer_norm_keys("layer_norm_eps|layer_norm_epsilon");
-  keys.push_back({"token_type_count", "type_vocab_size", KeyKind::integer, "2"});
+  for (KeyRow& row : keys) {
+    if (row.kind == KeyKind::real) row.value = "1e-12";  // BERT's epsilon, where nothing is said
+  }
   keys.push_back({"", "hidden_act|activation_function", KeyKind::text, R"("silu"|"swiglu")"});
   keys.push_back({"", "rotary_emb_interleaved", KeyKind::boolean, "false"});
   keys.push_back({"", "prenorm", KeyKind::boolean, "false"});
   keys.push_back({"", "qkv_proj_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(import_token_types(config));
   LITHE_RETURN_IF_ERROR(import_encoder(config));
   return config.import_rope(1000.0);
 }
