@@ -75,7 +75,8 @@ Run add_rerank(CLI::App& app) {
       ->capture_default_str()
       ->type_name("N");
   app.add_flag("--json", flags->json, "As Jina's and Cohere's APIs answer");
-  app.footer("Example: lithe rerank -m ms-marco-minilm/ -q \"What is a page table?\" -f passages.txt --top-n 3");
+  app.footer(
+      "Example: lithe rerank -m ms-marco-minilm/ -q \"What is a page table?\" -f passages.txt --top-n 3");
   return [flags] { return run_rerank(*flags); };
 }
 
