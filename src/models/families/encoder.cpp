@@ -53,15 +53,14 @@ void describe_after_add(ArchSpec& spec) {
 }
 
 void add_embedding_parts(WeightTable& table, std::string_view hf_types, std::string_view hf_norm) {
-  table.push_back({.role = Role::token_types,
-                   .gguf = "token_types.weight",
-                   .hf = std::string(hf_types),
-                   .rows = Dim::token_types,
-                   .where = nullptr});
+  if (!hf_types.empty()) {
+    table.push_back({.role = Role::token_types,
+                     .gguf = "token_types.weight",
+                     .hf = std::string(hf_types),
+                     .rows = Dim::token_types});
+  }
   table.push_back(
       {.role = Role::embedding_norm, .gguf = "token_embd_norm.weight", .hf = std::string(hf_norm)});
-  if (hf_types.empty())
-    std::erase_if(table, [](const WeightEntry& e) { return e.role == Role::token_types; });
 }
 
 void add_after_norms(WeightTable& table, std::string_view hf_attention, std::string_view hf_ffn) {
