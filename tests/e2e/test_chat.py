@@ -91,7 +91,8 @@ class Terminal:
 
     def close(self, again=None):
         """The exit status. again: typed once more each second, as one does where a key got lost between two modes."""
-        for _ in range(20):
+        end = time.time() + 20
+        while time.time() < end:                       # of time, not of pieces: an echo comes letter by letter
             ready, _, _ = select.select([self.fd], [], [], 1)
             if not ready:
                 if again:
