@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "console.h"
-#include "models/hf_export.h"
+#include "models/hf/export.h"
 #include "values.h"
 
 namespace lithe::app {

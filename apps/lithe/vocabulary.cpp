@@ -3,7 +3,7 @@
 #include "formats/hf_directory.h"
 #include "model_flags.h"
 #include "models/gguf_vocab.h"
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "models/open_model.h"
 
 namespace lithe::app {

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "models/arch_spec.h"
-#include "models/hf_config.h"
+#include "models/hf/config.h"
 #include "models/parameters.h"
 #include "models/weight_table.h"
 
@@ -21,7 +21,7 @@ struct Family {
   Result<ArchSpec> (*describe)(const Parameters& parameters);
   WeightTable (*weights)(const ArchSpec& spec);
   /// What config.json says, as the parameters that describe() reads.
-  Status (*import)(HfConfig& config);
+  Status (*translate)(HfConfig& config);
 };
 
 std::span<const Family> families();

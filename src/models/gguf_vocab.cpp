@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "tokenizer/hf_json.h"
 
 namespace lithe::models {

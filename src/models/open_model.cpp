@@ -2,7 +2,7 @@
 
 #include "formats/gguf.h"
 #include "formats/hf_directory.h"
-#include "models/hf_model.h"
+#include "models/hf/model.h"
 
 namespace lithe::models {
 

@@ -18,7 +18,7 @@ void require(bool condition) {
 
 void check(const Family& family, const Json& json) {
   HfConfig config(json, family.name);
-  if (!family.import(config).ok()) return;
+  if (!family.translate(config).ok()) return;
   const auto metadata = config.metadata.build();
   require(metadata.ok());
   const auto spec = family.describe(Parameters(*metadata, family.name));

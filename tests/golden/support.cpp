@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "formats/convert.h"
-#include "models/hf_export.h"
+#include "models/hf/export.h"
 #include "models/open_model.h"
 
 namespace lithe::test {

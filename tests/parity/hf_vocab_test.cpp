@@ -11,7 +11,7 @@
 
 #include "formats/hf_directory.h"
 #include "models/gguf_vocab.h"
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/sentencepiece_model.h"
 

@@ -12,7 +12,7 @@
 #include "formats/gguf.h"
 #include "formats/hf_directory.h"
 #include "models/gguf_vocab.h"
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "odd_strings.h"
 #include "tokenizer/hf_json.h"
 #include "tokenizer/normalize.h"

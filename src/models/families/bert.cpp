@@ -49,20 +49,20 @@ WeightTable weights(const ArchSpec& spec) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   KeyTable keys = layer_norm_keys("layer_norm_eps");
   for (KeyRow& row : keys) {
     if (row.kind == KeyKind::real) row.value = "1e-12";  // BERT's epsilon, where nothing is said
   }
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "position_embedding_type", KeyKind::text, R"("absolute")"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(import_token_types(config));
-  return import_encoder(config);
+  return translate_encoder(config);
 }
 
 }  // namespace
 
-const Family kBert{"bert", kHfNames, describe, weights, import};
+const Family kBert{"bert", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -60,26 +60,26 @@ KeyTable keys() {
   return keys;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("CohereForCausalLM", "cohere");
   KeyTable table = keys();
   table.push_back({"attention.qk_norm", "use_qk_norm", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  return config.translate_rope(10000.0);
 }
 
 Status import2(HfConfig& config) {
   config.name("Cohere2ForCausalLM", "cohere2");
   KeyTable table = keys();
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  LITHE_RETURN_IF_ERROR(config.import_windows(4));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  LITHE_RETURN_IF_ERROR(config.translate_windows(4));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kCommandR{"command-r", kCohereNames, describe, weights, import};
+const Family kCommandR{"command-r", kCohereNames, describe, weights, translate};
 const Family kCohere2{"cohere2", kCohere2Names, describe2, weights, import2};
 
 }  // namespace lithe::models

@@ -44,13 +44,13 @@ WeightTable weights_first(const ArchSpec&) {
   return table;
 }
 
-Status import_first(HfConfig& config) {
+Status translate_first(HfConfig& config) {
   config.name(kFirstNames[0], "deepseek");
   KeyTable keys = dense_keys();
   for (const KeyRow& row : mixture_keys()) keys.push_back(row);
   keys.push_back({"", "scoring_func", KeyKind::text, R"("softmax")"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0);
 }
 
 // The last layers of a file may predict the token after next; they are not run.
@@ -191,7 +191,7 @@ WeightTable weights(const ArchSpec& spec) {
 }
 
 // What GGUF derives from the ranks, and config.json states one by one.
-Status import_latent(HfConfig& config) {
+Status translate_latent(HfConfig& config) {
   LITHE_ASSIGN_OR_RETURN(const auto rank, config.integer("kv_lora_rank"));
   LITHE_ASSIGN_OR_RETURN(const auto rope, config.integer("qk_rope_head_dim"));
   LITHE_ASSIGN_OR_RETURN(const auto plain, config.integer("qk_nope_head_dim"));
@@ -220,7 +220,7 @@ void export_latent(HfConfig& config) {
   config.set("topk_method", third ? "noaux_tc" : rule.groups > 1 ? "group_limited_greedy" : "greedy");
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   KeyTable keys = dense_keys();
   std::erase_if(
       keys, [](const KeyRow& row) { return row.gguf == "attention.head_count_kv" || row.hf == "head_dim"; });
@@ -231,8 +231,8 @@ Status import(HfConfig& config) {
   keys.push_back({"expert_weights_scale", "routed_scaling_factor", KeyKind::real, "1.0"});
   keys.push_back({"", "rope_interleave", KeyKind::boolean, "true"});
   if (config.exporting()) export_latent(config);
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  LITHE_RETURN_IF_ERROR(import_latent(config));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  LITHE_RETURN_IF_ERROR(translate_latent(config));
   LITHE_ASSIGN_OR_RETURN(const std::string method, config.text("topk_method", ""));
   LITHE_ASSIGN_OR_RETURN(const std::string type, config.text("model_type", ""));
   const bool sigmoid = method == "noaux_tc" || (method.empty() && type == "deepseek_v3");
@@ -245,12 +245,12 @@ Status import(HfConfig& config) {
     config.add("expert_group_count", static_cast<std::uint32_t>(groups));
     config.add("expert_group_used_count", static_cast<std::uint32_t>(kept));
   }
-  return config.import_rope(10000.0);
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kDeepseek{"deepseek", kFirstNames, describe_first, weights_first, import_first};
-const Family kDeepseek2{"deepseek2", kHfNames, describe, weights, import};
+const Family kDeepseek{"deepseek", kFirstNames, describe_first, weights_first, translate_first};
+const Family kDeepseek2{"deepseek2", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

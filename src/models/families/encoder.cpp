@@ -95,7 +95,7 @@ void add_classifier(WeightTable& table, const ArchSpec& spec, std::string_view h
   add_biases(table, {Role::cls_out}, Presence::optional);
 }
 
-Status import_encoder(HfConfig& config) {
+Status translate_encoder(HfConfig& config) {
   config.add("attention.causal", false);
   if (!is_classifier(config)) return {};
   config.add("pooling_type", static_cast<std::uint32_t>(Pooling::rank));

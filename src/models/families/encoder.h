@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "models/arch_spec.h"
-#include "models/hf_config.h"
+#include "models/hf/config.h"
 #include "models/parameters.h"
 #include "models/weight_table.h"
 
@@ -30,6 +30,6 @@ void add_classifier(WeightTable& table, const ArchSpec& spec, std::string_view h
 
 bool is_classifier(const HfConfig& config);
 /// attention.causal, and for a sequence classifier the number of labels and pooling_type "rank".
-Status import_encoder(HfConfig& config);
+Status translate_encoder(HfConfig& config);
 
 }  // namespace lithe::models

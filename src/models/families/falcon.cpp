@@ -57,13 +57,13 @@ void export_shape(HfConfig& config) {
   config.set("ffn_hidden_size", layer.ffn_dim);
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("FalconForCausalLM", "falcon");
   KeyTable keys = layer_norm_keys("layer_norm_epsilon");
   keys.push_back({"", "activation|hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "alibi", KeyKind::boolean, "false"});
   keys.push_back({"", "bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
   if (config.exporting()) export_shape(config);
   LITHE_ASSIGN_OR_RETURN(const auto hidden, config.integer("hidden_size|n_embed"));
   LITHE_ASSIGN_OR_RETURN(const auto heads, config.integer("num_attention_heads|n_head"));
@@ -77,11 +77,11 @@ Status import(HfConfig& config) {
   if (!config.has("context_length")) config.add("context_length", std::uint32_t{2048});
   LITHE_ASSIGN_OR_RETURN(const auto ffn, config.integer("ffn_hidden_size", 4 * hidden));
   config.add("feed_forward_length", static_cast<std::uint32_t>(ffn));
-  return config.import_rope(10000.0);
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kFalcon{"falcon", kHfNames, describe, weights, import};
+const Family kFalcon{"falcon", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -98,13 +98,13 @@ KeyTable keys() {
   return keys;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("GemmaForCausalLM", "gemma");
-  LITHE_RETURN_IF_ERROR(config.import(keys()));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys()));
+  return config.translate_rope(10000.0);
 }
 
-Status import_scale(HfConfig& config) {
+Status translate_scale(HfConfig& config) {
   if (config.exporting()) {
     const double scale = static_cast<double>(config.spec().layers.front().attention_scale);
     const double unit = 1 / (scale * scale);
@@ -126,10 +126,10 @@ Status import2(HfConfig& config) {
   table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
   table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  LITHE_RETURN_IF_ERROR(config.import_windows(2));
-  LITHE_RETURN_IF_ERROR(import_scale(config));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  LITHE_RETURN_IF_ERROR(config.translate_windows(2));
+  LITHE_RETURN_IF_ERROR(translate_scale(config));
+  return config.translate_rope(10000.0);
 }
 
 Status import3(HfConfig& config) {
@@ -140,16 +140,16 @@ Status import3(HfConfig& config) {
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
   table.push_back({"rope.freq_base_swa", "rope_local_base_freq|rope_parameters.sliding_attention.rope_theta",
                    KeyKind::real, "10000.0"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  LITHE_RETURN_IF_ERROR(config.import_windows(6));
-  LITHE_RETURN_IF_ERROR(import_scale(config));
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  LITHE_RETURN_IF_ERROR(config.translate_windows(6));
+  LITHE_RETURN_IF_ERROR(translate_scale(config));
   const Json* full = config.find("rope_parameters.full_attention");
-  return full != nullptr ? config.import_rope(*full, 1000000.0) : config.import_rope(1000000.0);
+  return full != nullptr ? config.translate_rope(*full, 1000000.0) : config.translate_rope(1000000.0);
 }
 
 }  // namespace
 
-const Family kGemma{"gemma", kGemmaNames, describe, weights, import};
+const Family kGemma{"gemma", kGemmaNames, describe, weights, translate};
 const Family kGemma2{"gemma2", kGemma2Names, describe2, weights2, import2};
 const Family kGemma3{"gemma3", kGemma3Names, describe3, weights3, import3};
 

@@ -24,17 +24,17 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("Glm4ForCausalLM", "glm4");
   if (config.exporting()) config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0, 0.5);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0, 0.5);
 }
 
 }  // namespace
 
-const Family kGlm4{"glm4", kHfNames, describe, weights, import};
+const Family kGlm4{"glm4", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

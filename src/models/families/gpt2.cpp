@@ -45,7 +45,7 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("GPT2LMHeadModel", "gpt2");
   KeyTable keys = layer_norm_keys("layer_norm_epsilon");
   for (KeyRow& row : keys) {
@@ -58,7 +58,7 @@ Status import(HfConfig& config) {
   keys.push_back({"", "activation_function", KeyKind::text, R"("gelu_new"|"gelu_pytorch_tanh")"});
   keys.push_back({"", "scale_attn_by_inverse_layer_idx", KeyKind::boolean, "false"});
   keys.push_back({"", "scale_attn_weights", KeyKind::boolean, "true"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
   if (config.has("feed_forward_length")) return {};
   LITHE_ASSIGN_OR_RETURN(const auto hidden, config.integer("n_embd|hidden_size"));
   config.add("feed_forward_length", static_cast<std::uint32_t>(4 * hidden));
@@ -67,6 +67,6 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
-const Family kGpt2{"gpt2", kHfNames, describe, weights, import};
+const Family kGpt2{"gpt2", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -59,7 +59,7 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("GptOssForCausalLM", "gpt_oss");
   KeyTable keys = dense_keys();
   for (const KeyRow& row : expert_keys("num_local_experts|num_experts", "intermediate_size"))
@@ -69,9 +69,9 @@ Status import(HfConfig& config) {
   keys.push_back({"", "attention_bias", KeyKind::boolean, "true"});
   keys.push_back({"", "swiglu_alpha", KeyKind::real, "1.702"});
   keys.push_back({"", "swiglu_limit", KeyKind::real, "7.0"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  LITHE_RETURN_IF_ERROR(config.import_windows(kPeriod));
-  LITHE_RETURN_IF_ERROR(config.import_rope(150000.0));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  LITHE_RETURN_IF_ERROR(config.translate_windows(kPeriod));
+  LITHE_RETURN_IF_ERROR(config.translate_rope(150000.0));
   // To Transformers silence means a scaling.
   if (config.exporting() && config.find("rope_scaling") == nullptr)
     config.set("rope_scaling", Json{{"rope_type", "default"}});
@@ -80,6 +80,6 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
-const Family kGptOss{"gpt-oss", kHfNames, describe, weights, import};
+const Family kGptOss{"gpt-oss", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

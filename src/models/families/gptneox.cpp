@@ -46,14 +46,14 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("GPTNeoXForCausalLM", "gpt_neox");
   KeyTable keys = layer_norm_keys("layer_norm_eps");
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "true"});
   keys.push_back({"use_parallel_residual", "use_parallel_residual", KeyKind::boolean, "true"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  LITHE_RETURN_IF_ERROR(config.import_rope(10000.0, 0.25));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  LITHE_RETURN_IF_ERROR(config.translate_rope(10000.0, 0.25));
   if (config.exporting()) {  // under this family's own names
     config.set("rotary_emb_base", config.json().at("rope_theta"));
     config.set("rotary_pct", config.json().at("partial_rotary_factor"));
@@ -63,6 +63,6 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
-const Family kGptNeoX{"gptneox", kHfNames, describe, weights, import};
+const Family kGptNeoX{"gptneox", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

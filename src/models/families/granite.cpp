@@ -56,11 +56,11 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("GraniteForCausalLM", "granite");
   if (config.exporting()) config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
-  LITHE_RETURN_IF_ERROR(config.import(keys()));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys()));
+  return config.translate_rope(10000.0);
 }
 
 Result<ArchSpec> describe_moe(const Parameters& parameters) {
@@ -81,7 +81,7 @@ WeightTable weights_moe(const ArchSpec& spec) {
   return table;
 }
 
-Status import_moe(HfConfig& config) {
+Status translate_moe(HfConfig& config) {
   if (config.exporting()) {
     const bool shared = config.spec().layers.front().moe.shared_dim > 0;
     config.name(shared ? kMoeNames[1] : kMoeNames[0], shared ? "granitemoeshared" : "granitemoe");
@@ -90,8 +90,8 @@ Status import_moe(HfConfig& config) {
   for (const KeyRow& row : expert_keys("num_local_experts", "intermediate_size")) table.push_back(row);
   table.push_back({"expert_shared_feed_forward_length", "shared_intermediate_size"});
   table.push_back({"", "attention_bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  return config.translate_rope(10000.0);
 }
 
 // granitehybrid, Granite 4: most layers have a state space mixer instead of attention, and attention mostly no rotation.
@@ -126,7 +126,7 @@ WeightTable weights_hybrid(const ArchSpec& spec) {
 }
 
 // Which layers attend, under the name that checkpoints have for it.
-Status import_layers(HfConfig& config) {
+Status translate_layers(HfConfig& config) {
   if (config.exporting()) {
     Json types = Json::array();
     std::int64_t kv_heads = 0;
@@ -156,7 +156,7 @@ Status import_layers(HfConfig& config) {
   return {};
 }
 
-Status import_hybrid(HfConfig& config) {
+Status translate_hybrid(HfConfig& config) {
   config.name("GraniteMoeHybridForCausalLM", "granitemoehybrid");
   KeyTable table = keys();
   std::erase_if(table, [](const KeyRow& row) {
@@ -191,9 +191,9 @@ Status import_hybrid(HfConfig& config) {
     const bool rotates = attending != spec.layers.end() && attending->rope != kNoRope;
     config.set("position_embedding_type", rotates ? Json("rope") : Json());
   }
-  LITHE_RETURN_IF_ERROR(config.import(table));
+  LITHE_RETURN_IF_ERROR(config.translate(table));
   LITHE_RETURN_IF_ERROR(check_step_limit(config));
-  LITHE_RETURN_IF_ERROR(import_layers(config));
+  LITHE_RETURN_IF_ERROR(translate_layers(config));
   LITHE_ASSIGN_OR_RETURN(const auto shared, config.integer("shared_intermediate_size", 1024));
   LITHE_ASSIGN_OR_RETURN(const auto inner, config.integer("intermediate_size", shared));
   LITHE_ASSIGN_OR_RETURN(const auto hidden, config.integer("hidden_size"));
@@ -206,13 +206,13 @@ Status import_hybrid(HfConfig& config) {
   config.add("ssm.inner_size", static_cast<std::uint32_t>(expand * hidden));
   LITHE_ASSIGN_OR_RETURN(const std::string positions, config.text("position_embedding_type", ""));
   config.add("rope.scaling.finetuned", positions == "rope");
-  return config.import_rope(10000.0);
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kGraniteHybrid{"granitehybrid", kHybridNames, describe_hybrid, weights_hybrid, import_hybrid};
-const Family kGranite{"granite", kHfNames, describe, weights, import};
-const Family kGraniteMoe{"granitemoe", kMoeNames, describe_moe, weights_moe, import_moe};
+const Family kGraniteHybrid{"granitehybrid", kHybridNames, describe_hybrid, weights_hybrid, translate_hybrid};
+const Family kGranite{"granite", kHfNames, describe, weights, translate};
+const Family kGraniteMoe{"granitemoe", kMoeNames, describe_moe, weights_moe, translate_moe};
 
 }  // namespace lithe::models

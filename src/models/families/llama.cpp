@@ -31,7 +31,7 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   if (config.exporting()) {
     const LayerSpec& layer = config.spec().layers.front();
     if (layer.sparse())
@@ -48,12 +48,12 @@ Status import(HfConfig& config) {
   keys.push_back({"attention.sliding_window", "sliding_window"});
   keys.push_back({"expert_count", "num_local_experts"});
   keys.push_back({"expert_used_count", "num_experts_per_tok"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kLlama{"llama", kHfNames, describe, weights, import};
+const Family kLlama{"llama", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -40,9 +40,9 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name(kHfNames[0], "mamba2");
-  LITHE_RETURN_IF_ERROR(config.import({
+  LITHE_RETURN_IF_ERROR(config.translate({
       {"vocab_size", "vocab_size"},
       {"block_count", "num_hidden_layers"},
       {"embedding_length", "hidden_size"},
@@ -77,6 +77,6 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
-const Family kMamba2{"mamba2", kHfNames, describe, weights, import};
+const Family kMamba2{"mamba2", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

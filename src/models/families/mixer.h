@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "models/arch_spec.h"
-#include "models/hf_config.h"
+#include "models/hf/config.h"
 #include "models/parameters.h"
 #include "models/weight_table.h"
 

@@ -54,7 +54,7 @@ WeightTable weights(const ArchSpec& spec) {
 }
 
 // Every so manieth layer sees all: said as a number, or layer by layer.
-Status import_period(HfConfig& config) {
+Status translate_period(HfConfig& config) {
   LITHE_ASSIGN_OR_RETURN(auto period, config.integer("global_attn_every_n_layers", kPeriod));
   if (const Json* types = config.find("layer_types"); types != nullptr && types->is_array()) {
     const auto fits = [&](std::int64_t every) {
@@ -72,7 +72,7 @@ Status import_period(HfConfig& config) {
   return {};
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   KeyTable keys = layer_norm_keys("norm_eps");
   keys.push_back({"attention.sliding_window", "local_attention", KeyKind::integer, "128"});
   keys.push_back({"rope.freq_base_swa", "local_rope_theta|rope_parameters.sliding_attention.rope_theta",
@@ -82,20 +82,20 @@ Status import(HfConfig& config) {
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "norm_bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  LITHE_RETURN_IF_ERROR(import_period(config));
-  LITHE_RETURN_IF_ERROR(import_encoder(config));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  LITHE_RETURN_IF_ERROR(translate_period(config));
+  LITHE_RETURN_IF_ERROR(translate_encoder(config));
   LITHE_ASSIGN_OR_RETURN(const std::string pooling, config.text("classifier_pooling", "cls"));
   if (is_classifier(config) && pooling != "cls")
     return unsupported("config.json: classifier_pooling = {} does not run (cls does)", pooling);
   if (const Json* full = config.find("rope_parameters.full_attention"))
-    return config.import_rope(*full, 160000.0);
+    return config.translate_rope(*full, 160000.0);
   LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));
-  return config.import_rope(theta);
+  return config.translate_rope(theta);
 }
 
 }  // namespace
 
-const Family kModernBert{"modern-bert", kHfNames, describe, weights, import};
+const Family kModernBert{"modern-bert", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

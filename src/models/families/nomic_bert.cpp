@@ -33,7 +33,7 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   KeyTable keys = layer_norm_keys("layer_norm_eps|layer_norm_epsilon");
   for (KeyRow& row : keys) {
     if (row.kind == KeyKind::real) row.value = "1e-12";  // BERT's epsilon, where nothing is said
@@ -42,14 +42,14 @@ Status import(HfConfig& config) {
   keys.push_back({"", "rotary_emb_interleaved", KeyKind::boolean, "false"});
   keys.push_back({"", "prenorm", KeyKind::boolean, "false"});
   keys.push_back({"", "qkv_proj_bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(import_token_types(config));
-  LITHE_RETURN_IF_ERROR(import_encoder(config));
-  return config.import_rope(1000.0);
+  LITHE_RETURN_IF_ERROR(translate_encoder(config));
+  return config.translate_rope(1000.0);
 }
 
 }  // namespace
 
-const Family kNomicBert{"nomic-bert", kHfNames, describe, weights, import};
+const Family kNomicBert{"nomic-bert", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -26,17 +26,17 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("Olmo2ForCausalLM", "olmo2");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kOlmo2{"olmo2", kHfNames, describe, weights, import};
+const Family kOlmo2{"olmo2", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

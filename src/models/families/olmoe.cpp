@@ -24,7 +24,7 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("OlmoeForCausalLM", "olmoe");
   KeyTable keys = dense_keys();
   for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "intermediate_size"))
@@ -33,12 +33,12 @@ Status import(HfConfig& config) {
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "clip_qkv", KeyKind::real, "null"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kOlmoe{"olmoe", kHfNames, describe, weights, import};
+const Family kOlmoe{"olmoe", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

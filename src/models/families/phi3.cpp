@@ -33,13 +33,13 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("Phi3ForCausalLM", "phi3");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "0"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  LITHE_RETURN_IF_ERROR(config.import_rope(10000.0));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  LITHE_RETURN_IF_ERROR(config.translate_rope(10000.0));
   if (config.exporting()) {
     config.set("original_max_position_embeddings", config.spec().ropes.front().original_context > 0
                                                        ? config.spec().ropes.front().original_context
@@ -54,6 +54,6 @@ Status import(HfConfig& config) {
 
 }  // namespace
 
-const Family kPhi3{"phi3", kHfNames, describe, weights, import};
+const Family kPhi3{"phi3", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

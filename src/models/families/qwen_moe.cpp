@@ -66,8 +66,8 @@ Status import2(HfConfig& config) {
   table.push_back({"expert_shared_feed_forward_length", "shared_expert_intermediate_size"});
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
   table.push_back({"", "qkv_bias", KeyKind::boolean, "true"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  return config.translate_rope(10000.0);
 }
 
 Status import3(HfConfig& config) {
@@ -75,8 +75,8 @@ Status import3(HfConfig& config) {
   KeyTable table = keys();
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
   table.push_back({"", "attention_bias", KeyKind::boolean, "false"});
-  LITHE_RETURN_IF_ERROR(config.import(table));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(table));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ WeightTable weights(const ArchSpec&) {
   return dense_weights(Transform::pair_heads);
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("SmolLM3ForCausalLM", "smollm3");
   KeyTable keys = dense_keys();
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
@@ -28,7 +28,7 @@ Status import(HfConfig& config) {
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});
   keys.push_back({"", "no_rope_layer_interval", KeyKind::integer, "4"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
   if (const Json* rotated = config.find("no_rope_layers")) {  // 1: this layer rotates
     for (std::size_t i = 0; i < rotated->size(); ++i) {
       if ((*rotated)[i] != Json((i + 1) % kPeriod != 0 ? 1 : 0)) {
@@ -36,11 +36,11 @@ Status import(HfConfig& config) {
       }
     }
   }
-  return config.import_rope(2000000.0);
+  return config.translate_rope(2000000.0);
 }
 
 }  // namespace
 
-const Family kSmolLm3{"smollm3", kHfNames, describe, weights, import};
+const Family kSmolLm3{"smollm3", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -31,18 +31,18 @@ WeightTable weights(const ArchSpec&) {
   return table;
 }
 
-Status import(HfConfig& config) {
+Status translate(HfConfig& config) {
   config.name("Starcoder2ForCausalLM", "starcoder2");
   KeyTable keys = layer_norm_keys("norm_epsilon");
   keys.push_back({"", "hidden_act", KeyKind::text, R"("gelu_pytorch_tanh")"});
   keys.push_back({"", "use_bias", KeyKind::boolean, "true"});
   keys.push_back({"attention.sliding_window", "sliding_window"});
-  LITHE_RETURN_IF_ERROR(config.import(keys));
-  return config.import_rope(10000.0);
+  LITHE_RETURN_IF_ERROR(config.translate(keys));
+  return config.translate_rope(10000.0);
 }
 
 }  // namespace
 
-const Family kStarcoder2{"starcoder2", kHfNames, describe, weights, import};
+const Family kStarcoder2{"starcoder2", kHfNames, describe, weights, translate};
 
 }  // namespace lithe::models

@@ -1,4 +1,4 @@
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "models/hf_model.h"
+#include "models/hf/model.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "models/binding.h"
-#include "models/hf_config.h"
-#include "models/hf_vocab.h"
+#include "models/hf/config.h"
+#include "models/hf/vocab.h"
 
 namespace lithe::models {
 namespace {
@@ -122,7 +122,7 @@ Status HfModel::read_parameters(const Family& family) {
   HfConfig config(directory_.config(), family.name);
   config.metadata.add("general.architecture", std::string(family.name));
   config.metadata.add("general.name", model_name(path_));
-  LITHE_RETURN_IF_ERROR(family.import(config));
+  LITHE_RETURN_IF_ERROR(family.translate(config));
   LITHE_RETURN_IF_ERROR(import_pooling(path_, config));
   // Weights can be converted and measured without a tokenizer.
   Status vocabulary = add_hf_vocabulary(directory_, config.metadata);

@@ -1,4 +1,4 @@
-#include "models/hf_config.h"
+#include "models/hf/config.h"
 
 #include <cmath>
 
@@ -139,20 +139,20 @@ Status HfConfig::import_row(const KeyRow& row) {
   return {};
 }
 
-Status HfConfig::import(const KeyTable& table) {
+Status HfConfig::translate(const KeyTable& table) {
   for (const KeyRow& row : table) LITHE_RETURN_IF_ERROR(exporting() ? export_row(row) : import_row(row));
   return {};
 }
 
-Status HfConfig::import_rope(double theta, double share) {
+Status HfConfig::translate_rope(double theta, double share) {
   if (exporting()) return export_rope(theta, share);
   static const Json kNone = Json::object();
   const Json* parameters = find("rope_parameters");
-  return import_rope(parameters != nullptr && parameters->is_object() ? *parameters : kNone, theta, share);
+  return translate_rope(parameters != nullptr && parameters->is_object() ? *parameters : kNone, theta, share);
 }
 
 // `parameters` (newer files) may state everything; older ones have rope_theta and rope_scaling beside the rest.
-Status HfConfig::import_rope(const Json& parameters, double theta, double share) {
+Status HfConfig::translate_rope(const Json& parameters, double theta, double share) {
   LITHE_ASSIGN_OR_RETURN(theta, real("rope_theta|rotary_emb_base", theta));
   LITHE_ASSIGN_OR_RETURN(theta, number(parameters, "rope_theta", theta));
   add("rope.freq_base", static_cast<float>(theta));
@@ -264,7 +264,7 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
   return {};
 }
 
-Status HfConfig::import_windows(std::int64_t period) {
+Status HfConfig::translate_windows(std::int64_t period) {
   if (exporting()) {
     Json types = Json::array();
     for (const LayerSpec& layer : spec().layers)

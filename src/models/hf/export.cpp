@@ -1,4 +1,4 @@
-#include "models/hf_export.h"
+#include "models/hf/export.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "formats/safetensors.h"
-#include "models/hf_config.h"
-#include "models/hf_model.h"
+#include "models/hf/config.h"
+#include "models/hf/model.h"
 
 namespace lithe::models {
 namespace {
@@ -102,7 +102,7 @@ Result<HfExport> HfExport::plan(const formats::ModelFile& file, std::optional<DT
 Status HfExport::write_config() {
   const ArchSpec& spec = model_.spec;
   HfConfig config(*file_, spec);
-  LITHE_RETURN_IF_ERROR(model_.family->import(config));
+  LITHE_RETURN_IF_ERROR(model_.family->translate(config));
   if (config.find("model_type") == nullptr)
     return unsupported("'{}' cannot be written as a Hugging Face directory yet", spec.family);
   alternative_ = config.alternative;
@@ -125,7 +125,7 @@ Status HfExport::check_config(const Json& written) const {
   HfConfig config(written, model_.family->name);
   config.metadata.add("general.architecture", std::string(model_.family->name));
   config.metadata.add("general.name", model_.spec.name);
-  LITHE_RETURN_IF_ERROR(model_.family->import(config));
+  LITHE_RETURN_IF_ERROR(model_.family->translate(config));
   LITHE_ASSIGN_OR_RETURN(const formats::Metadata again, config.metadata.build());
   const auto described = [&](const formats::Metadata& metadata) -> Result<ArchSpec> {
     return model_.family->describe(Parameters(metadata, model_.family->name));

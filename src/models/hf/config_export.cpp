@@ -1,10 +1,10 @@
-// From GGUF's parameters to a config.json: the other direction of hf_config.cpp.
+// From GGUF's parameters to a config.json: the other direction of config.cpp.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "layers/rope.h"
-#include "models/hf_config.h"
+#include "models/hf/config.h"
 
 namespace lithe::models {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "formats/model_file.h"
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "models/loader.h"
 
 namespace lithe::models {

@@ -61,13 +61,13 @@ class HfConfig {
   bool has(std::string_view key) const;
 
   /// Every row of the table. unsupported: a fact that is not so; exporting, a value that config.json has no form for.
-  Status import(const KeyTable& table);
+  Status translate(const KeyTable& table);
   /// rope_theta, rope_scaling or rope_parameters (given, or where it usually is), partial_rotary_factor. theta and share of
   /// the channels: what their absence means.
-  Status import_rope(double theta, double share = 1.0);
-  Status import_rope(const Json& parameters, double theta, double share = 1.0);
+  Status translate_rope(double theta, double share = 1.0);
+  Status translate_rope(const Json& parameters, double theta, double share = 1.0);
   /// layer_types, where it is not "a window in all but every `period`-th layer".
-  Status import_windows(std::int64_t period);
+  Status translate_windows(std::int64_t period);
 
   // Exporting only.
   bool exporting() const { return spec_ != nullptr; }

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "models/gguf_vocab.h"
-#include "models/hf_vocab.h"
+#include "models/hf/vocab.h"
 #include "models/spm_merges.h"
 #include "tokenizer/hf_steps.h"
 #include "tokenizer/pre_tokenizer.h"
