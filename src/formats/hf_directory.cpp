@@ -92,6 +92,18 @@ Status no_weights(const fs::path& folder) {
   return not_found("{} holds no weights: neither {} nor {}", where, kSingleFile, kIndex);
 }
 
+// Models that also see state what their language model is in a part of its own; it is what Lithe runs.
+Json language_part(Json config) {
+  const auto part = config.find("text_config");
+  if (part == config.end() || !part->is_object()) return config;
+  const Json text = std::move(*part);
+  config.erase(part);
+  for (const auto& [key, value] : text.items()) {
+    if (key != "architectures") config[key] = value;
+  }
+  return config;
+}
+
 }  // namespace
 
 std::string_view file_name(HfText text) {
@@ -132,7 +144,7 @@ Status HfDirectory::Contents::read_config(Parts parts) {
   auto parsed = parse_json(text);
   if (!parsed.ok()) return std::move(parsed).status().with_context(shown_path(file));
   if (!parsed->is_object()) return corrupt("{}: not an object", shown_path(file));
-  config = std::move(parsed).value();
+  config = language_part(std::move(parsed).value());
   return {};
 }
 

@@ -58,7 +58,7 @@ class HfDirectory {
   ~HfDirectory();
 
   const std::filesystem::path& path() const;
-  const Json& config() const;                          // an object
+  const Json& config() const;  // an object; the keys of its "text_config" lie beside the others
   std::span<const SafetensorsTensor> tensors() const;  // shard by shard, each in the order of its data
   const SafetensorsTensor* find_tensor(std::string_view name) const;  // nullptr if absent
   std::uint64_t file_bytes() const;                                   // of all shards

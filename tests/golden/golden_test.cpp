@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/gguf.h"
+#include "models/hf/model.h"
 #include "models/open_model.h"
 #include "support.h"
 
@@ -351,6 +352,53 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
     const double error = error_of(path, Golden(mutation.model), {.precision = Precision::f32});
     EXPECT_GT(error, 1e-3) << mutation.model << " " << mutation.key;
     fmt::print("[ counts ] {} {}: wrong by {:.1e}\n", mutation.model, mutation.key, error);
+  }
+}
+
+// What a config.json means by silence is what Transformers assumes (tests/oracle/check_defaults.py asks it); a null is none.
+TEST(GoldenConfigTest, SilenceMeansWhatTransformersAssumes) {
+  struct Case {
+    const char *model, *name;
+    bool null;  // or not there
+    const char* key;
+    double expected;  // < 0: no such key
+  };
+  const Case cases[] = {
+      {"olmo2", "rms_norm_eps", false, "olmo2.attention.layer_norm_rms_epsilon", 1e-5},
+      {"llama_odd", "rms_norm_eps", false, "llama.attention.layer_norm_rms_epsilon", 1e-6},
+      {"deepseek_v3", "routed_scaling_factor", false, "deepseek2.expert_weights_scale", 2.5},
+      {"deepseek_v3", "norm_topk_prob", false, "deepseek2.expert_weights_norm", 1},
+      {"deepseek_v2", "topk_method", false, "deepseek2.expert_group_count", -1},
+      {"gemma2", "attn_logit_softcapping", false, "gemma2.attn_logit_softcapping", 50},
+      {"gemma2", "attn_logit_softcapping", true, "gemma2.attn_logit_softcapping", 0},
+      {"mixtral", "rope_parameters", false, "llama.rope.freq_base", 1e6},
+      {"gpt_oss", "rope_parameters", false, "gpt-oss.rope.scaling.factor", 32},
+      {"mistral_window", "sliding_window", false, "llama.attention.sliding_window", 4096},
+      {"mistral_window", "sliding_window", true, "llama.attention.sliding_window", -1},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(fmt::format("{} {}", test.model, test.name));
+    const std::filesystem::path folder = scratch_folder() / "silent";
+    std::filesystem::remove_all(folder);
+    std::filesystem::copy(golden_path(test.model), folder);
+    Json config = Json::parse(std::ifstream(folder / "config.json"));
+    config.erase(test.name);
+    if (test.null) config[test.name] = nullptr;
+    std::ofstream(folder / "config.json") << config;
+    const auto model = models::HfModel::open(folder);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const formats::GgufValue* stated = (*model)->metadata().find(test.key);
+    if (stated == nullptr || test.expected < 0) {
+      EXPECT_EQ(stated == nullptr, test.expected < 0);
+      continue;
+    }
+    const double value = std::visit(
+        [](const auto& held) {
+          if constexpr (std::is_arithmetic_v<std::decay_t<decltype(held)>>) return static_cast<double>(held);
+          return -2.0;
+        },
+        *stated);
+    EXPECT_NEAR(value, test.expected, 1e-6 * test.expected);
   }
 }
 

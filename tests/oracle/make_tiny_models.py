@@ -82,6 +82,14 @@ MODELS = {
                              query_pre_attn_scalar=20,
                              rope_parameters=dict(full_attention=rope(1000000.0, rope_type="linear", factor=8.0),
                                                   sliding_attention=rope(10000.0))),
+    # the language model within one that sees too; the file leaves out what is usual
+    "gemma3_vision": lambda: transformers.Gemma3Config(
+        text_config=dict(SIZES | COMMON, head_dim=12, num_attention_heads=8, num_key_value_heads=4, num_hidden_layers=7,
+                         sliding_window=7, query_pre_attn_scalar=20,
+                         rope_parameters=dict(full_attention=rope(1000000.0, rope_type="linear", factor=8.0),
+                                              sliding_attention=rope(10000.0))),
+        vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8,
+                           patch_size=4), mm_tokens_per_image=4),
     "phi3": lambda: config("Phi3", sliding_window=9, rope_parameters=rope(10000.0)),
     # the prompt and its continuation stay below the original length
     "phi3_longrope": lambda: config("Phi3", original_max_position_embeddings=128,
@@ -300,6 +308,15 @@ def rename_first_deepseek(folder):
     (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
 
 
+def leave_out_usual(folder):
+    """As the hub's files with a vision part: what the text part has from its class is not stated."""
+    settings = json.loads((folder / "config.json").read_text())
+    usual = transformers.Gemma3TextConfig().to_dict()
+    text = settings["text_config"]
+    settings["text_config"] = {key: value for key, value in text.items() if key == "model_type" or usual.get(key, ()) != value}
+    (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
 def greedy(model, prompt):
     """64 tokens without any cache, and the smallest lead of a chosen token over the next best."""
     ids, lead = prompt.tolist(), np.inf
@@ -336,7 +353,7 @@ def make(name):
         if name.endswith("mxfp4"):
             originals = {key: value.clone() for key, value in model.state_dict().items() if is_mxfp4(key)}
             round_to_mxfp4(model)
-        prompt = np.random.default_rng(seed).integers(3, settings.vocab_size, PROMPT).astype(np.int32)
+        prompt = np.random.default_rng(seed).integers(3, settings.get_text_config().vocab_size, PROMPT).astype(np.int32)
         with torch.no_grad():
             logits = model(torch.tensor(prompt[None].astype(np.int64)), use_cache=False).logits[0].numpy()
             text, lead = greedy(model, prompt)
@@ -348,6 +365,8 @@ def make(name):
     save(model, folder, name in FULL)
     if name == "deepseek_moe":
         rename_first_deepseek(folder)
+    if name.endswith("vision"):
+        leave_out_usual(folder)
     if originals:
         (save_fp8 if name.endswith("fp8") else save_mxfp4)(folder, originals)
     np.save(folder / "ids.npy", prompt)

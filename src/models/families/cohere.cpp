@@ -65,10 +65,10 @@ Status translate(HfConfig& config) {
   KeyTable table = keys();
   table.push_back({"attention.qk_norm", "use_qk_norm", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.translate(table));
-  return config.translate_rope(10000.0);
+  return config.translate_rope(500000.0);
 }
 
-Status import2(HfConfig& config) {
+Status translate2(HfConfig& config) {
   config.name("Cohere2ForCausalLM", "cohere2");
   KeyTable table = keys();
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
@@ -80,6 +80,6 @@ Status import2(HfConfig& config) {
 }  // namespace
 
 const Family kCommandR{"command-r", kCohereNames, describe, weights, translate};
-const Family kCohere2{"cohere2", kCohere2Names, describe2, weights, import2};
+const Family kCohere2{"cohere2", kCohere2Names, describe2, weights, translate2};
 
 }  // namespace lithe::models

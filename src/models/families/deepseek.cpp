@@ -228,14 +228,17 @@ Status translate(HfConfig& config) {
   keys.push_back({"attention.q_lora_rank", "q_lora_rank"});
   keys.push_back({"attention.kv_lora_rank", "kv_lora_rank"});
   keys.push_back({"attention.value_length_mla", "v_head_dim"});
-  keys.push_back({"expert_weights_scale", "routed_scaling_factor", KeyKind::real, "1.0"});
+  LITHE_ASSIGN_OR_RETURN(const std::string type, config.text("model_type", ""));
+  const bool third = type == "deepseek_v3";
+  keys.push_back({"expert_weights_scale", "routed_scaling_factor", KeyKind::real, third ? "2.5" : "1.0"});
+  assume(keys, {{"n_shared_experts", third ? "1" : "2"}, {"q_lora_rank", "1536"}});
+  if (third) assume(keys, {{"norm_topk_prob", "true"}});
   keys.push_back({"", "rope_interleave", KeyKind::boolean, "true"});
   if (config.exporting()) export_latent(config);
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(translate_latent(config));
-  LITHE_ASSIGN_OR_RETURN(const std::string method, config.text("topk_method", ""));
-  LITHE_ASSIGN_OR_RETURN(const std::string type, config.text("model_type", ""));
-  const bool sigmoid = method == "noaux_tc" || (method.empty() && type == "deepseek_v3");
+  LITHE_ASSIGN_OR_RETURN(const std::string method, config.text("topk_method", third ? "noaux_tc" : "greedy"));
+  const bool sigmoid = method == "noaux_tc";
   config.add("expert_gating_func", std::uint32_t{sigmoid ? 2u : 1u});
   if (method != "greedy") {
     LITHE_ASSIGN_OR_RETURN(const auto groups, config.integer("n_group", 1));

@@ -182,6 +182,18 @@ KeyTable dense_keys() {
   };
 }
 
+void assume(KeyTable& keys, std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
+  for (const auto& [name, value] : values) {
+    bool found = false;
+    for (KeyRow& row : keys) {
+      if (row.gguf.empty() || row.hf.substr(0, row.hf.find('|')) != name) continue;
+      row.value = value;
+      found = true;
+    }
+    LITHE_CHECK(found);
+  }
+}
+
 WeightTable dense_weights(Transform qk) {
   const auto split = ShardRole::output_rows;
   const auto required = Presence::required;

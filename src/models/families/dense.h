@@ -49,5 +49,7 @@ void rename(WeightTable& table, std::initializer_list<std::pair<Role, std::strin
 KeyTable dense_keys();
 /// The same, with the name of a layer norm's epsilon.
 KeyTable layer_norm_keys(std::string_view epsilon);
+/// What Transformers assumes where config.json is silent, by the first of a key's names there.
+void assume(KeyTable& keys, std::initializer_list<std::pair<std::string_view, std::string_view>> values);
 
 }  // namespace lithe::models

@@ -60,6 +60,7 @@ void export_shape(HfConfig& config) {
 Status translate(HfConfig& config) {
   config.name("FalconForCausalLM", "falcon");
   KeyTable keys = layer_norm_keys("layer_norm_epsilon");
+  assume(keys, {{"max_position_embeddings", "2048"}});
   keys.push_back({"", "activation|hidden_act", KeyKind::text, R"("gelu")"});
   keys.push_back({"", "alibi", KeyKind::boolean, "false"});
   keys.push_back({"", "bias", KeyKind::boolean, "false"});
@@ -74,7 +75,6 @@ Status translate(HfConfig& config) {
   LITHE_ASSIGN_OR_RETURN(const auto stated, config.integer("num_kv_heads|n_head_kv", heads));
   const std::int64_t kv_heads = grouped ? stated : (one ? 1 : heads);
   config.add("attention.head_count_kv", static_cast<std::uint32_t>(kv_heads));
-  if (!config.has("context_length")) config.add("context_length", std::uint32_t{2048});
   LITHE_ASSIGN_OR_RETURN(const auto ffn, config.integer("ffn_hidden_size", 4 * hidden));
   config.add("feed_forward_length", static_cast<std::uint32_t>(ffn));
   return config.translate_rope(10000.0);

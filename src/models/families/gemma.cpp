@@ -33,9 +33,15 @@ Status describe_scale(const Parameters& parameters, std::size_t largest, ArchSpe
   return {};
 }
 
-Status describe_caps(const Parameters& parameters, ArchSpec& spec) {
-  LITHE_ASSIGN_OR_RETURN(const double scores, parameters.real_or("attn_logit_softcapping", 0.0, 1e4, 0.0));
-  LITHE_ASSIGN_OR_RETURN(const double logits, parameters.real_or("final_logit_softcapping", 0.0, 1e4, 0.0));
+struct Caps {
+  double scores = 0, logits = 0;
+};
+
+Status describe_caps(const Parameters& parameters, Caps usual, ArchSpec& spec) {
+  LITHE_ASSIGN_OR_RETURN(const double scores,
+                         parameters.real_or("attn_logit_softcapping", 0.0, 1e4, usual.scores));
+  LITHE_ASSIGN_OR_RETURN(const double logits,
+                         parameters.real_or("final_logit_softcapping", 0.0, 1e4, usual.logits));
   spec.logit_soft_cap = static_cast<float>(logits);
   for (LayerSpec& layer : spec.layers) layer.soft_cap = static_cast<float>(scores);
   return {};
@@ -44,7 +50,7 @@ Status describe_caps(const Parameters& parameters, ArchSpec& spec) {
 Result<ArchSpec> describe2(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe(parameters));
   LITHE_RETURN_IF_ERROR(describe_scale(parameters, 46, spec));
-  LITHE_RETURN_IF_ERROR(describe_caps(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_caps(parameters, {50.0, 30.0}, spec));  // the first files did not say so
   LITHE_RETURN_IF_ERROR(describe_windows(parameters, 2, spec));
   for (LayerSpec& layer : spec.layers) layer.post_norm = true;
   return spec;
@@ -53,7 +59,7 @@ Result<ArchSpec> describe2(const Parameters& parameters) {
 Result<ArchSpec> describe3(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe(parameters));
   LITHE_RETURN_IF_ERROR(describe_scale(parameters, 62, spec));
-  LITHE_RETURN_IF_ERROR(describe_caps(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_caps(parameters, {}, spec));
   LITHE_RETURN_IF_ERROR(describe_windows(parameters, 6, spec));
   RopeSpec local{.kind = RopeKind::half, .dim = spec.ropes.front().dim};
   LITHE_ASSIGN_OR_RETURN(local.theta, parameters.real_or("rope.freq_base_swa", 1.0, Limits::theta, 10000.0));
@@ -93,6 +99,7 @@ WeightTable weights3(const ArchSpec& spec) {
 
 KeyTable keys() {
   KeyTable keys = dense_keys();
+  assume(keys, {{"head_dim", "256"}});
   keys.push_back({"", "hidden_activation", KeyKind::text, R"("gelu_pytorch_tanh")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   return keys;
@@ -120,21 +127,31 @@ Status translate_scale(HfConfig& config) {
   return {};
 }
 
-Status import2(HfConfig& config) {
+Status translate2(HfConfig& config) {
   config.name("Gemma2ForCausalLM", "gemma2");
   KeyTable table = keys();
-  table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
-  table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
+  table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real, "50.0"});
+  table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real, "30.0"});
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
   LITHE_RETURN_IF_ERROR(config.translate(table));
+  for (const std::string_view cap : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (config.is_null(cap)) config.add(cap, 0.0f);  // none, where silence in GGUF means the usual
+  }
   LITHE_RETURN_IF_ERROR(config.translate_windows(2));
   LITHE_RETURN_IF_ERROR(translate_scale(config));
   return config.translate_rope(10000.0);
 }
 
-Status import3(HfConfig& config) {
+Status translate3(HfConfig& config) {
   config.name("Gemma3ForCausalLM", "gemma3_text");
   KeyTable table = keys();
+  assume(table, {{"vocab_size", "262208"},
+                 {"num_hidden_layers", "26"},
+                 {"max_position_embeddings", "131072"},
+                 {"hidden_size", "2304"},
+                 {"intermediate_size", "9216"},
+                 {"num_attention_heads", "8"},
+                 {"num_key_value_heads", "4"}});  // what the files with a vision part leave out
   table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
   table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
@@ -150,7 +167,7 @@ Status import3(HfConfig& config) {
 }  // namespace
 
 const Family kGemma{"gemma", kGemmaNames, describe, weights, translate};
-const Family kGemma2{"gemma2", kGemma2Names, describe2, weights2, import2};
-const Family kGemma3{"gemma3", kGemma3Names, describe3, weights3, import3};
+const Family kGemma2{"gemma2", kGemma2Names, describe2, weights2, translate2};
+const Family kGemma3{"gemma3", kGemma3Names, describe3, weights3, translate3};
 
 }  // namespace lithe::models

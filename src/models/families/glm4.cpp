@@ -28,6 +28,7 @@ Status translate(HfConfig& config) {
   config.name("Glm4ForCausalLM", "glm4");
   if (config.exporting()) config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
   KeyTable keys = dense_keys();
+  assume(keys, {{"rms_norm_eps", "1.5625e-7"}, {"head_dim", "128"}, {"num_key_value_heads", "2"}});
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   return config.translate_rope(10000.0, 0.5);

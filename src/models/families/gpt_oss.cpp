@@ -60,8 +60,10 @@ WeightTable weights(const ArchSpec&) {
 }
 
 Status translate(HfConfig& config) {
+  constexpr double kTheta = 150000.0;
   config.name("GptOssForCausalLM", "gpt_oss");
   KeyTable keys = dense_keys();
+  assume(keys, {{"rms_norm_eps", "1e-5"}, {"head_dim", "64"}});
   for (const KeyRow& row : expert_keys("num_local_experts|num_experts", "intermediate_size"))
     keys.push_back(row);
   keys.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "128"});
@@ -71,8 +73,15 @@ Status translate(HfConfig& config) {
   keys.push_back({"", "swiglu_limit", KeyKind::real, "7.0"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(config.translate_windows(kPeriod));
-  LITHE_RETURN_IF_ERROR(config.translate_rope(150000.0));
   // To Transformers silence means a scaling.
+  if (!config.exporting() && config.find("rope_scaling|rope_parameters") == nullptr) {
+    const Json usual{{"rope_type", "yarn"},
+                     {"factor", 32.0},
+                     {"truncate", false},
+                     {"original_max_position_embeddings", 4096}};
+    return config.translate_rope(usual, kTheta);
+  }
+  LITHE_RETURN_IF_ERROR(config.translate_rope(kTheta));
   if (config.exporting() && config.find("rope_scaling") == nullptr)
     config.set("rope_scaling", Json{{"rope_type", "default"}});
   return {};

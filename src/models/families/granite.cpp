@@ -88,7 +88,7 @@ Status translate_moe(HfConfig& config) {
   }
   KeyTable table = keys();
   for (const KeyRow& row : expert_keys("num_local_experts", "intermediate_size")) table.push_back(row);
-  table.push_back({"expert_shared_feed_forward_length", "shared_intermediate_size"});
+  table.push_back({"expert_shared_feed_forward_length", "shared_intermediate_size", KeyKind::integer, "0"});
   table.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.translate(table));
   return config.translate_rope(10000.0);

@@ -42,14 +42,18 @@ Status translate(HfConfig& config) {
       config.name("LlamaForCausalLM", "llama");
     config.set("attention_bias", config.has_tensor("blk.0.attn_q.bias"));
   }
+  LITHE_ASSIGN_OR_RETURN(const std::string type, config.text("model_type", "llama"));
+  const bool mixture = type == "mixtral";
   KeyTable keys = dense_keys();
+  if (mixture) assume(keys, {{"rms_norm_eps", "1e-5"}, {"num_key_value_heads", "8"}});
   keys.push_back({"", "hidden_act|hidden_activation", KeyKind::text, R"("silu")"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
-  keys.push_back({"attention.sliding_window", "sliding_window"});
+  keys.push_back(
+      {"attention.sliding_window", "sliding_window", KeyKind::integer, type == "mistral" ? "4096" : ""});
   keys.push_back({"expert_count", "num_local_experts"});
   keys.push_back({"expert_used_count", "num_experts_per_tok"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
-  return config.translate_rope(10000.0);
+  return config.translate_rope(mixture ? 1000000.0 : 10000.0);
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ Status translate(HfConfig& config) {
     config.name("Olmo2ForCausalLM", "olmo2");
   }
   KeyTable keys = dense_keys();
+  assume(keys, {{"rms_norm_eps", "1e-5"}});
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});
   if (third) {

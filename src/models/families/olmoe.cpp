@@ -27,6 +27,7 @@ WeightTable weights(const ArchSpec&) {
 Status translate(HfConfig& config) {
   config.name("OlmoeForCausalLM", "olmoe");
   KeyTable keys = dense_keys();
+  assume(keys, {{"rms_norm_eps", "1e-5"}});
   for (const KeyRow& row : expert_keys("num_experts|num_local_experts", "intermediate_size"))
     keys.push_back(row);
   keys.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});

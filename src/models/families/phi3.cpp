@@ -36,6 +36,7 @@ WeightTable weights(const ArchSpec&) {
 Status translate(HfConfig& config) {
   config.name("Phi3ForCausalLM", "phi3");
   KeyTable keys = dense_keys();
+  assume(keys, {{"rms_norm_eps", "1e-5"}});
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "0"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));

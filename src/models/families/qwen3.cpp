@@ -28,6 +28,7 @@ WeightTable weights(const ArchSpec&) {
 Status translate(HfConfig& config) {
   config.name("Qwen3ForCausalLM", "qwen3");
   KeyTable keys = dense_keys();
+  assume(keys, {{"head_dim", "128"}});
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"", "use_sliding_window", KeyKind::boolean, "false"});
   keys.push_back({"", "attention_bias", KeyKind::boolean, "false"});

@@ -60,17 +60,18 @@ KeyTable keys() {
   return keys;
 }
 
-Status import2(HfConfig& config) {
+Status translate2(HfConfig& config) {
   config.name("Qwen2MoeForCausalLM", "qwen2_moe");
   KeyTable table = keys();
-  table.push_back({"expert_shared_feed_forward_length", "shared_expert_intermediate_size"});
+  table.push_back(
+      {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KeyKind::integer, "5632"});
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
   table.push_back({"", "qkv_bias", KeyKind::boolean, "true"});
   LITHE_RETURN_IF_ERROR(config.translate(table));
   return config.translate_rope(10000.0);
 }
 
-Status import3(HfConfig& config) {
+Status translate3(HfConfig& config) {
   config.name("Qwen3MoeForCausalLM", "qwen3_moe");
   KeyTable table = keys();
   table.push_back({"expert_weights_norm", "norm_topk_prob", KeyKind::boolean, "false"});
@@ -81,7 +82,7 @@ Status import3(HfConfig& config) {
 
 }  // namespace
 
-const Family kQwen2Moe{"qwen2moe", kQwen2Names, describe2, weights2, import2};
-const Family kQwen3Moe{"qwen3moe", kQwen3Names, describe3, weights3, import3};
+const Family kQwen2Moe{"qwen2moe", kQwen2Names, describe2, weights2, translate2};
+const Family kQwen3Moe{"qwen3moe", kQwen3Names, describe3, weights3, translate3};
 
 }  // namespace lithe::models

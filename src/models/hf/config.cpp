@@ -1,5 +1,6 @@
 #include "models/hf/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "layers/rope.h"
@@ -43,6 +44,13 @@ const Json* HfConfig::find(std::string_view names) const {
     if (const Json* value = find_path(*config_, name)) return value;
   }
   return nullptr;
+}
+
+bool HfConfig::is_null(std::string_view names) const {
+  return std::ranges::any_of(split(names, '|'), [&](std::string_view name) {
+    const Json* value = find_member(*config_, name);
+    return value != nullptr && value->is_null();
+  });
 }
 
 Result<std::int64_t> HfConfig::integer(std::string_view names, std::optional<std::int64_t> fallback) const {
@@ -103,6 +111,7 @@ Status HfConfig::import_row(const KeyRow& row) {
     return unsupported("config.json: {} = {}, but '{}' runs with {} only", split(row.hf, '|').front(),
                        value->dump().substr(0, 60), architecture_, row.value);
   }
+  if (value == nullptr && is_null(row.hf)) return {};  // said to be none, whatever silence means
   const Json absent = row.value.empty() ? Json() : Json::parse(row.value);
   if (value == nullptr && absent.is_null()) return {};
   const Json object{{"value", value == nullptr ? absent : *value}};

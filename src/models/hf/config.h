@@ -23,7 +23,7 @@ struct KeyRow {
   std::string_view
       hf;  // "num_hidden_layers|n_layer": the first that config.json has; '.' leads into an object
   KeyKind kind = KeyKind::integer;
-  /// What config.json means by leaving it out, as JSON; empty: nothing is written. Of a fact: what the family runs, as
+  /// What config.json means by leaving it out (a null means none), as JSON; empty: nothing is written. Of a fact: what the family runs, as
   /// JSON values between '|', the first standing for absence.
   std::string_view value{};
 };
@@ -50,6 +50,7 @@ class HfConfig {
   const Json& json() const { return *config_; }
   /// The value under one of the names, or nullptr: absent or null.
   const Json* find(std::string_view names) const;
+  bool is_null(std::string_view names) const;
   /// Errors name the key. corrupt: of another kind.
   Result<std::int64_t> integer(std::string_view names, std::optional<std::int64_t> fallback = {}) const;
   Result<double> real(std::string_view names, std::optional<double> fallback = {}) const;

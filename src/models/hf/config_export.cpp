@@ -99,7 +99,8 @@ Status HfConfig::export_row(const KeyRow& row) {
   Json value = json_of(*stated);
   if (value.is_null())
     return unsupported("{} differs from layer to layer, which config.json cannot say", key);
-  if (row.gguf == "attention.sliding_window" && value == 0) value = nullptr;  // no window
+  if (value == 0 && (row.gguf == "attention.sliding_window" || row.gguf.ends_with("softcapping")))
+    value = nullptr;  // none of it
   set(name, std::move(value));
   return {};
 }

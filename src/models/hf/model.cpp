@@ -22,12 +22,6 @@ using formats::SafetensorsTensor;
 constexpr std::array<std::string_view, 6> kPrefixes{"model.",   "transformer.",    "bert.",
                                                     "roberta.", "language_model.", "model.language_model."};
 
-bool ties_embedding(const HfConfig& config, const formats::HfDirectory& directory) {
-  const Json* stated = config.find("tie_word_embeddings");
-  if (stated != nullptr && stated->is_boolean()) return stated->get<bool>();
-  return directory.find_tensor("lm_head.weight") == nullptr;
-}
-
 // The folder's name; of a snapshot in the hub's cache (models--ORG--NAME/snapshots/COMMIT) the model's.
 std::string model_name(const std::filesystem::path& folder) {
   const auto whole = (folder.has_filename() ? folder : folder.parent_path()).lexically_normal();
@@ -47,6 +41,14 @@ bool is_idle(std::string_view name) {
   constexpr std::array<std::string_view, 5> kIdle{"pooler.", "cls.predictions.", "position_ids",
                                                   "rotary_emb.inv_freq", "masked_bias"};
   return std::ranges::any_of(kIdle, [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
+bool is_of_vision(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kParts{"vision_tower.", "multi_modal_projector.", "visual.",
+                                                   "vision_model.", "embed_vision."};
+  return std::ranges::any_of(kParts, [&](std::string_view part) {
+    return name.starts_with(part) || name.starts_with("model." + std::string(part));
+  });
 }
 
 // Sentence Transformers keeps beside a model how its rows become one.
@@ -129,8 +131,8 @@ Status HfModel::read_parameters(const Family& family) {
   if (!vocabulary.ok() && vocabulary.code() != Code::not_found) return vocabulary;
   LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
   LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));
-  spec_.tied_head = ties_embedding(config, directory_);
   table_ = family.weights(spec_);
+  spec_.tied_head = ties_embedding(config);
   LITHE_ASSIGN_OR_RETURN(spec_.vocab, config.integer("vocab_size"));
   if (spec_.vocab < 1 || spec_.vocab > Limits::vocab)
     return corrupt("config.json: vocab_size = {}", spec_.vocab);
@@ -139,6 +141,13 @@ Status HfModel::read_parameters(const Family& family) {
     add_tensor(std::move(tensor.name), DType::f32, std::move(dims), Recipe{{}, std::move(tensor.values)});
   }
   return {};
+}
+
+bool HfModel::ties_embedding(const HfConfig& config) const {
+  const Json* stated = config.find("tie_word_embeddings");
+  if (stated != nullptr && stated->is_boolean()) return stated->get<bool>();
+  const auto head = std::ranges::find(table_, Role::output, &WeightEntry::role);
+  return head == table_.end() || !find_source(*head, 0, 0).ok();
 }
 
 Status HfModel::list_tensors() {
@@ -157,12 +166,17 @@ Status HfModel::list_tensors() {
   for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer) LITHE_RETURN_IF_ERROR(list(true, layer));
   if (index_tensors() != nullptr) return corrupt("two tensors of the checkpoint mean the same");
   std::set<std::string_view> claimed(claimed_.begin(), claimed_.end());
-  std::size_t unused = 0;
+  std::size_t unused = 0, seeing = 0;
   std::string first;
   for (const SafetensorsTensor& tensor : directory_.tensors()) {
     if (claimed.contains(tensor.name) || is_idle(tensor.name)) continue;
+    if (is_of_vision(tensor.name)) {
+      ++seeing;
+      continue;
+    }
     if (unused++ == 0) first = tensor.name;
   }
+  if (seeing > 0) log_warning("images are not understood: {} tensors of the checkpoint are left out", seeing);
   if (unused > 0) log_warning("{} tensors of the checkpoint are not used, {} the first", unused, first);
   return {};
 }

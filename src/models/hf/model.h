@@ -19,6 +19,8 @@
 
 namespace lithe::models {
 
+class HfConfig;
+
 class HfModel final : public formats::ModelFile {
  public:
   /// unsupported: an architecture or a feature that does not run, by its name; corrupt: a tensor or a parameter that
@@ -62,6 +64,7 @@ class HfModel final : public formats::ModelFile {
   explicit HfModel(formats::HfDirectory directory) : directory_(std::move(directory)) {}
   Status read();
   Status read_parameters(const Family& family);
+  bool ties_embedding(const HfConfig& config) const;
   Status list_tensors();
   Status list_tensor(std::size_t entry, std::size_t layer);
   Result<Piece> find_piece(std::size_t entry, std::size_t layer, std::int64_t expert);
