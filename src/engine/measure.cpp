@@ -100,29 +100,31 @@ Status run_once(Bench& bench, const SpeedTest& test) {
 
 /// Bytes and operations of one repetition, from the model's shape.
 void price(const LoadedModel& model, const SpeedTest& test, Speed& speed) {
-  const auto weights = static_cast<double>(model.model().decode_bytes());
+  const auto weights = [&](std::int64_t together) { return model.model().pass_bytes(together); };
   const auto kv = static_cast<double>(model.info().kv_bytes_per_token);
   const auto state = 2.0 * static_cast<double>(model.model().memory().state);  // read and written by a pass
   const auto layer = 2.0 * static_cast<double>(model.model().layer_macs());
   const auto head = 2.0 * static_cast<double>(model.model().head_macs());
+  const auto last = 2.0 * static_cast<double>(model.model().last_macs());
   const auto rows = static_cast<double>(test.rows), depth = static_cast<double>(test.depth);
   if (test.prompt > 0) {
     const auto n = static_cast<double>(test.prompt);
     const auto passes = static_cast<double>(ceil_div(test.prompt, test.step));
     speed.tokens = n * rows;
-    speed.bytes = rows * passes * (weights + state + kv * (depth + n / 2));
-    speed.operations = rows * (n * layer + head);
+    speed.bytes = rows * passes * (weights(std::min(test.prompt, test.step)) + state + kv * (depth + n / 2));
+    speed.operations = rows * (n * layer - (n - 1) * last + head);
     return;
   }
   const auto n = static_cast<double>(test.generate);
   const double length = depth + (n + 1) / 2;  // of each cache, on average
   speed.tokens = n * rows;
   if (test.kv_cache) {
-    speed.bytes = n * (weights + rows * (state + kv * length));
+    speed.bytes = n * (weights(test.rows) + rows * (state + kv * length));
     speed.operations = n * rows * (layer + head);
   } else {
-    speed.bytes = n * rows * (weights + kv * length);
-    speed.operations = n * rows * (length * layer + head);
+    speed.bytes =
+        n * rows * (weights(std::max<std::int64_t>(1, static_cast<std::int64_t>(length))) + kv * length);
+    speed.operations = n * rows * (length * layer - (length - 1) * last + head);
   }
 }
 

@@ -3,41 +3,32 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <span>
 
+#include "base/checked.h"
 #include "layers/grouped.h"
 
 namespace lithe::layers {
 namespace {
 
-// A batch's tokens in the order of their experts: slot s holds row `row_of[s]`; choice j of row r lies in slot
-// `slot_of[r * used + j]`.
-struct Routing {
-  std::vector<ExpertChoice> choices;  // [rows * used]
-  std::vector<std::int64_t> row_of, slot_of;
-  std::vector<std::int64_t> begin;  // [experts + 1], slots of each expert
-};
+// Rows that a worker finds experts for at a time.
+constexpr std::int64_t kRouteRows = 32;
 
-Routing route(const RouterRule& rule, std::span<const float> bias, const float* logits, std::int64_t rows) {
-  const auto experts = static_cast<std::size_t>(rule.experts), used = static_cast<std::size_t>(rule.used);
-  Routing routing;
-  routing.choices.resize(static_cast<std::size_t>(rows) * used);
-  routing.begin.assign(experts + 1, 0);
-  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
-    const auto chosen = std::span(routing.choices).subspan(row * used, used);
-    choose_experts(rule, {logits + row * experts, experts}, bias, chosen);
-    for (const ExpertChoice& choice : chosen) ++routing.begin[static_cast<std::size_t>(choice.expert) + 1];
-  }
-  for (std::size_t i = 1; i <= experts; ++i) routing.begin[i] += routing.begin[i - 1];
+// Where each choice lies, experts one after another and rows ascending in each.
+void place(const RouterRule& rule, Routing& routing) {
+  routing.begin.assign(static_cast<std::size_t>(rule.experts) + 1, 0);
+  for (const ExpertChoice& choice : routing.choices)
+    ++routing.begin[static_cast<std::size_t>(choice.expert) + 1];
+  std::partial_sum(routing.begin.begin(), routing.begin.end(), routing.begin.begin());
   std::vector<std::int64_t> next(routing.begin.begin(), routing.begin.end() - 1);
   routing.row_of.resize(routing.choices.size());
   routing.slot_of.resize(routing.choices.size());
   for (std::size_t i = 0; i < routing.choices.size(); ++i) {
     const std::int64_t slot = next[static_cast<std::size_t>(routing.choices[i].expert)]++;
     routing.slot_of[i] = slot;
-    routing.row_of[static_cast<std::size_t>(slot)] = static_cast<std::int64_t>(i / used);
+    routing.row_of[static_cast<std::size_t>(slot)] = static_cast<std::int64_t>(i) / rule.used;
   }
-  return routing;
 }
 
 // The experts that have tokens, with their slots.
@@ -54,12 +45,39 @@ std::vector<RowGroup> groups_of(const Routing& routing, std::span<const Linear> 
 
 }  // namespace
 
+Routing Moe::route(ExecContext& context, int layer, const LinearInput& input) const {
+  ScratchArena::Scope scope(context.arena());
+  const std::int64_t rows = input.rows, experts = rule.experts, used = rule.used;
+  float* const logits = context.arena().take<float>(rows * experts);
+  const std::array routed{Product{&router, logits, experts}};
+  multiply(context, input, routed);
+  if (Observer* observer = context.observer()) observer->on_router(layer, logits, rows, experts);
+  Routing routing;
+  routing.choices.resize(static_cast<std::size_t>(rows * used));
+  const auto choose = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      choose_experts(rule, {logits + row * experts, static_cast<std::size_t>(experts)}, choice_bias,
+                     std::span(routing.choices)
+                         .subspan(static_cast<std::size_t>(row * used), static_cast<std::size_t>(used)));
+    }
+  };
+  if (rows <= kRouteRows) {
+    choose(0, rows);
+  } else {
+    context.pool().parallel_for(ceil_div(rows, kRouteRows), [&](std::int64_t part, int) {
+      choose(part * kRouteRows, std::min((part + 1) * kRouteRows, rows));
+    });
+  }
+  place(rule, routing);
+  return routing;
+}
+
 void Moe::run(ExecContext& context, int layer, const LinearInput& input, float* out, std::int64_t out_stride,
               bool accumulate) const {
   ScratchArena::Scope scope(context.arena());
   const kernels::KernelTable& table = context.kernels();
   const std::int64_t hidden = input.cols, rows = input.rows, width = up.front().out_features();
-  const std::int64_t slots = rows * rule.used, experts = rule.experts;
+  const std::int64_t slots = rows * rule.used;
 
   // The input is read by the router, by each expert and by the shared one: made once.
   float* const x = context.arena().take<float>(rows * hidden);
@@ -72,11 +90,7 @@ void Moe::run(ExecContext& context, int layer, const LinearInput& input, float* 
   });
   const LinearInput made{.x = x, .stride = hidden, .rows = rows, .cols = hidden};
 
-  float* const logits = context.arena().take<float>(rows * experts);
-  const std::array routed{Product{&router, logits, experts}};
-  multiply(context, made, routed);
-  if (Observer* observer = context.observer()) observer->on_router(layer, logits, rows, experts);
-  const Routing routing = route(rule, choice_bias, logits, rows);
+  const Routing routing = route(context, layer, made);
 
   float* const gated = context.arena().take<float>(slots * width);
   float* const raised = context.arena().take<float>(slots * width);

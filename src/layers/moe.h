@@ -11,6 +11,14 @@
 
 namespace lithe::layers {
 
+/// A batch's tokens in the order of their experts: slot s holds row `row_of[s]`; choice j of row r lies in slot
+/// `slot_of[r * used + j]`.
+struct Routing {
+  std::vector<ExpertChoice> choices;  // [rows * used]
+  std::vector<std::int64_t> row_of, slot_of;
+  std::vector<std::int64_t> begin;  // [experts + 1], slots of each expert
+};
+
 struct Moe {
   RouterRule rule;
   Activation activation = Activation::silu;
@@ -26,6 +34,9 @@ struct Moe {
   /// the order of its choice, whatever the other tokens choose (promise 1). `layer` is what an Observer hears.
   void run(ExecContext& context, int layer, const LinearInput& input, float* out, std::int64_t out_stride,
            bool accumulate) const;
+
+  /// What run() does first: who goes where.
+  Routing route(ExecContext& context, int layer, const LinearInput& input) const;
 
   /// What run() takes of the arena and of each worker at most.
   ScratchNeed scratch(const kernels::KernelTable& table, std::int64_t rows) const;

@@ -38,26 +38,28 @@ void normalise_heads(const KernelTable& table, QkNorm kind, const Norm& norm, st
 
 }  // namespace
 
+std::vector<const layers::Linear*> DecoderLayer::linears() const {
+  std::vector<const layers::Linear*> all;
+  const auto add = [&](std::initializer_list<const layers::Linear*> some) {
+    for (const layers::Linear* linear : some) {
+      if (*linear) all.push_back(linear);
+    }
+  };
+  add({&mamba.in, &mamba.out, &latent.q_down, &latent.down, &q, &k, &v, &attn_out, &ffn.gate, &ffn.up,
+       &ffn.down});
+  for (const layers::Linear& linear : latent.keys) add({&linear});
+  for (const layers::Linear& linear : latent.values) add({&linear});
+  add({&moe.router});
+  for (std::size_t i = 0; i < moe.up.size(); ++i) add({&moe.gate[i], &moe.up[i], &moe.down[i]});
+  add({&moe.shared.gate, &moe.shared.up, &moe.shared.down, &moe.shared_gate});
+  return all;
+}
+
 std::vector<const layers::Linear*> DecoderWeights::linears() const {
   std::vector<const layers::Linear*> all;
   for (const DecoderLayer& layer : layers) {
-    for (const layers::Linear* linear :
-         {&layer.mamba.in, &layer.mamba.out, &layer.latent.q_down, &layer.latent.down, &layer.q, &layer.k,
-          &layer.v, &layer.attn_out, &layer.ffn.gate, &layer.ffn.up, &layer.ffn.down}) {
-      if (*linear) all.push_back(linear);
-    }
-    for (const layers::Linear& linear : layer.latent.keys) all.push_back(&linear);
-    for (const layers::Linear& linear : layer.latent.values) all.push_back(&linear);
-    if (!layer.moe) continue;
-    all.push_back(&layer.moe.router);
-    for (std::size_t i = 0; i < layer.moe.up.size(); ++i) {
-      for (const layers::Linear* linear : {&layer.moe.gate[i], &layer.moe.up[i], &layer.moe.down[i]})
-        all.push_back(linear);
-    }
-    for (const layers::Linear* linear :
-         {&layer.moe.shared.gate, &layer.moe.shared.up, &layer.moe.shared.down, &layer.moe.shared_gate}) {
-      if (*linear) all.push_back(linear);
-    }
+    const auto own = layer.linears();
+    all.insert(all.end(), own.begin(), own.end());
   }
   all.push_back(&head);
   return all;

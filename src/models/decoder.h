@@ -39,6 +39,9 @@ struct DecoderLayer {
   std::vector<float> sinks;  // [heads], or empty
   layers::Ffn ffn;
   layers::Moe moe;  // or this
+
+  /// All its matrices that multiply; of a mixture those of every expert.
+  std::vector<const layers::Linear*> linears() const;
 };
 
 /// Everything that a forward pass reads. The packed bytes lie in `memory`, in the order they are read.

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -9,6 +10,25 @@
 #include "models/loader.h"
 
 namespace lithe::models {
+namespace {
+
+std::uint64_t linear_macs(const layers::Linear& linear) {
+  return static_cast<std::uint64_t>(linear.out_features() * linear.in_features());
+}
+
+// Multiply-adds of a token; of a mixture those of the experts it meets, all experts being of one shape.
+std::uint64_t token_macs(const DecoderLayer& layer) {
+  std::uint64_t macs = 0;
+  for (const layers::Linear* linear : layer.linears()) macs += linear_macs(*linear);
+  if (!layer.moe) return macs;
+  const auto idle = static_cast<std::uint64_t>(layer.moe.rule.experts - layer.moe.rule.used);
+  for (const auto* stack : {&layer.moe.gate, &layer.moe.up, &layer.moe.down}) {
+    macs -= idle * linear_macs(stack->front());
+  }
+  return macs;
+}
+
+}  // namespace
 
 struct Model::Impl {
   ModelOptions options;
@@ -60,23 +80,40 @@ void Model::reset_peak_attention() {
   impl_->decoder.context().reset_peak_attention_bytes();
 }
 
-std::uint64_t Model::decode_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const layers::Linear* linear : impl_->decoder.weights().linears()) bytes += linear->weight_bytes();
+double Model::pass_bytes(std::int64_t rows) const {
+  const DecoderWeights& weights = impl_->decoder.weights();
+  double bytes = 0;
+  for (const layers::Linear* linear : weights.linears()) bytes += static_cast<double>(linear->weight_bytes());
+  for (const DecoderLayer& layer : weights.layers) {
+    if (!layer.moe) continue;
+    const layers::RouterRule& rule = layer.moe.rule;
+    const double missed =
+        std::pow(1 - static_cast<double>(rule.used) / rule.experts, static_cast<double>(rows));
+    for (const auto* stack : {&layer.moe.gate, &layer.moe.up, &layer.moe.down}) {
+      for (const layers::Linear& linear : *stack)
+        bytes -= missed * static_cast<double>(linear.weight_bytes());
+    }
+  }
   return bytes;
 }
 
 std::uint64_t Model::layer_macs() const {
   std::uint64_t macs = 0;
-  for (const layers::Linear* linear : impl_->decoder.weights().linears()) {
-    macs += static_cast<std::uint64_t>(linear->out_features() * linear->in_features());
+  for (const DecoderLayer& layer : impl_->decoder.weights().layers) macs += token_macs(layer);
+  return macs;
+}
+
+std::uint64_t Model::last_macs() const {
+  const DecoderLayer& last = impl_->decoder.weights().layers.back();
+  std::uint64_t all_rows = 0;
+  for (const layers::Linear* linear : {&last.k, &last.v, &last.latent.down, &last.mamba.in}) {
+    all_rows += linear_macs(*linear);
   }
-  return macs - head_macs();
+  return token_macs(last) - all_rows;
 }
 
 std::uint64_t Model::head_macs() const {
-  const layers::Linear& head = impl_->decoder.weights().head;
-  return static_cast<std::uint64_t>(head.out_features() * head.in_features());
+  return linear_macs(impl_->decoder.weights().head);
 }
 
 void Model::set_observer(layers::Observer* observer) {

@@ -52,11 +52,15 @@ class Model {
   const ModelOptions& options() const;
   ModelMemory memory() const;
   void reset_peak_attention();
-  /// Bytes of weights read for one decoded token: the bandwidth floor of decode.
-  std::uint64_t decode_bytes() const;
-  /// Multiply-adds per token in the layers / in the head: the arithmetic floor of prefill.
+  /// Bytes of weights that a pass over `rows` tokens reads: the bandwidth floor of decode. Of a mixture the experts that
+  /// so many tokens meet when each expert is as likely as the others.
+  double pass_bytes(std::int64_t rows) const;
+  /// Multiply-adds per token in the layers / in the head: the arithmetic floor of prefill. Of a mixture those of the experts
+  /// that a token meets.
   std::uint64_t layer_macs() const;
   std::uint64_t head_macs() const;
+  /// Of layer_macs(), those that only tokens whose logits are wanted take: the last layer behind its keys and values.
+  std::uint64_t last_macs() const;
 
   /// Every matrix that multiplies, in the order of Linear::id(): what an Observer's numbers mean.
   std::vector<const layers::Linear*> linears() const;

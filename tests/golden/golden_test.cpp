@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "formats/gguf.h"
+#include "layers/context.h"
+#include "layers/linear.h"
 #include "models/hf/model.h"
 #include "models/open_model.h"
 #include "support.h"
@@ -418,6 +420,34 @@ TEST(GoldenRecurrentTest, ForksGoOnAsTheirOriginal) {
     trunk.truncate(30);  // no way back but to the beginning
     EXPECT_EQ(trunk.length(), 0);
     EXPECT_EQ(runner.feed_last(trunk, ids, 7), expected) << name;
+  }
+}
+
+// What `lithe bench` divides by time is what a token makes the matrices read and multiply; of a mixture not the experts
+// that it does not meet.
+TEST(PriceTest, ATokenPaysForWhatItMeets) {
+  struct Counter : layers::Observer {
+    std::vector<const layers::Linear*> linears;
+    double bytes = 0;
+    std::uint64_t macs = 0;
+    void on_linear_input(int id, const float*, std::int64_t rows, std::int64_t, std::int64_t) override {
+      const auto& linear =
+          **std::ranges::find(linears, id, [](const layers::Linear* one) { return one->id(); });
+      bytes += static_cast<double>(linear.weight_bytes());
+      macs += static_cast<std::uint64_t>(rows * linear.out_features() * linear.in_features());
+    }
+  };
+  for (const char* const name : {"llama_odd", "qwen2_moe", "mixtral", "granite_hybrid_moe"}) {
+    Runner runner(golden_path(name), {});
+    Counter counter;
+    counter.linears = runner.model().linears();
+    runner.model().set_observer(&counter);
+    kvcache::SequenceCache cache = runner.sequence();
+    const std::vector<std::int32_t> one{1};
+    runner.feed_last(cache, one);
+    EXPECT_EQ(counter.macs, runner.model().layer_macs() + runner.model().head_macs()) << name;
+    EXPECT_NEAR(counter.bytes / runner.model().pass_bytes(1), 1, 1e-9) << name;
+    EXPECT_GE(runner.model().pass_bytes(20), runner.model().pass_bytes(1)) << name;
   }
 }
 
