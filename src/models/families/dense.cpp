@@ -116,7 +116,7 @@ Result<RopeSpec> describe_rope(const Parameters& parameters, RopeKind kind, int 
   return rope;
 }
 
-Result<ArchSpec> describe_dense(const Parameters& parameters, RopeKind rope) {
+Result<ArchSpec> describe_frame(const Parameters& parameters) {
   ArchSpec spec;
   spec.family = parameters.architecture();
   LITHE_ASSIGN_OR_RETURN(const auto name, parameters.metadata().optional_string("general.name"));
@@ -129,12 +129,18 @@ Result<ArchSpec> describe_dense(const Parameters& parameters, RopeKind rope) {
   LITHE_ASSIGN_OR_RETURN(const auto eps,
                          parameters.real_or("attention.layer_norm_rms_epsilon", 0.0, Limits::eps, layer_eps));
   spec.norm_eps = static_cast<float>(eps);
+  spec.layers.resize(static_cast<std::size_t>(count));
+  return spec;
+}
+
+Result<ArchSpec> describe_dense(const Parameters& parameters, RopeKind rope) {
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_frame(parameters));
   LITHE_ASSIGN_OR_RETURN(const auto layer, describe_layer(parameters, spec.hidden));
   if (rope != RopeKind::none) {
     LITHE_ASSIGN_OR_RETURN(RopeSpec rotary, describe_rope(parameters, rope, layer.head_dim));
     spec.ropes.push_back(std::move(rotary));
   }
-  spec.layers.assign(static_cast<std::size_t>(count), layer);
+  std::ranges::fill(spec.layers, layer);
   if (rope == RopeKind::none) {
     for (LayerSpec& each : spec.layers) each.rope = kNoRope;
   }

@@ -14,6 +14,8 @@
 
 namespace lithe::models {
 
+/// What every model states: its name, its sizes, the epsilon of its norms, and how many layers, which are empty yet.
+Result<ArchSpec> describe_frame(const Parameters& parameters);
 /// The usual parameters: sizes, heads, rope, norm, window. Rope pairs are `rope`; layers are all alike.
 Result<ArchSpec> describe_dense(const Parameters& parameters, RopeKind rope);
 /// The rotary embedding under "rope." or another prefix.

@@ -1,4 +1,5 @@
 // mamba2: layers of a state space mixer and nothing else. A sequence's past is a state of fixed size; its pages hold no keys.
+#include <algorithm>
 #include <array>
 
 #include "models/families/dense.h"
@@ -12,20 +13,11 @@ constexpr std::array<std::string_view, 1> kHfNames{"Mamba2ForCausalLM"};
 constexpr std::uint32_t kContext = 1 << 20;  // nothing in the model ends there
 
 Result<ArchSpec> describe(const Parameters& parameters) {
-  ArchSpec spec;
-  spec.family = parameters.architecture();
-  LITHE_ASSIGN_OR_RETURN(const auto name, parameters.metadata().optional_string("general.name"));
-  spec.name = std::string(name.value_or(""));
-  LITHE_ASSIGN_OR_RETURN(const auto count, parameters.integer("block_count", 1, Limits::layers));
-  LITHE_ASSIGN_OR_RETURN(spec.context, parameters.integer("context_length", 1, Limits::context));
-  LITHE_ASSIGN_OR_RETURN(spec.hidden, parameters.integer("embedding_length", 1, Limits::hidden));
-  LITHE_ASSIGN_OR_RETURN(const auto eps,
-                         parameters.real_or("attention.layer_norm_rms_epsilon", 0.0, Limits::eps, 1e-5));
-  spec.norm_eps = static_cast<float>(eps);
+  LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_frame(parameters));
   LayerSpec layer;
   layer.rope = kNoRope;
   LITHE_ASSIGN_OR_RETURN(layer.mamba, describe_mixer(parameters));
-  spec.layers.assign(static_cast<std::size_t>(count), layer);
+  std::ranges::fill(spec.layers, layer);
   return spec;
 }
 
