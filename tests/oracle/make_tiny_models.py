@@ -166,6 +166,8 @@ MODELS = {
                                   rope_parameters=rope(1000.0, rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0,
                                                        mscale=1.0, mscale_all_dim=1.0,
                                                        original_max_position_embeddings=64)),
+    # as DeepSeek publishes it; blocks that do not divide the matrices
+    "deepseek_v3_fp8": lambda: MODELS["deepseek_v3"](),
     # the first DeepSeek's mixture: llama's attention, V2's experts (see first_deepseek)
     "deepseek_moe": lambda: config("Llama", num_hidden_layers=3, n_routed_experts=6, n_shared_experts=2,
                                    num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1,
@@ -214,30 +216,49 @@ def randomise(model, seed, full, spread):
 
 
 def is_fp8(name):
-    return "_proj.weight" in name
+    return "_proj" in name and "bias" not in name
 
 
 def fp8(weight, block=16):
-    """e4m3 codes and the scales that lie beside them, one a block."""
+    """e4m3 codes and the scales that lie beside them, one a block; the last blocks may be cut off."""
     rows, cols = weight.shape
-    parts = weight.reshape(rows // block, block, cols // block, block)
+    padded = torch.nn.functional.pad(weight, (0, -cols % block, 0, -rows % block))
+    parts = padded.reshape(padded.shape[0] // block, block, padded.shape[1] // block, block)
     scale = parts.abs().amax(dim=(1, 3), keepdim=True) / 448
-    return (parts / scale).to(torch.float8_e4m3fn).reshape(rows, cols), scale.reshape(rows // block, cols // block)
+    codes = (parts / scale).to(torch.float8_e4m3fn).reshape(padded.shape)[:rows, :cols].contiguous()
+    return codes, scale.reshape(parts.shape[0], parts.shape[2])
+
+
+def from_fp8(codes, scale, block=16):
+    rows, cols = codes.shape
+    return codes.float() * scale.repeat_interleave(block, 0)[:rows].repeat_interleave(block, 1)[:, :cols]
+
+
+def as_saved(name, weight):
+    """A parameter's matrices under the names of the checkpoint, which keeps experts one by one."""
+    if weight.dim() == 2:
+        yield name, weight
+        return
+    base, kind = name.rsplit(".", 1)
+    for expert, matrix in enumerate(weight):
+        parts = zip(("gate_proj", "up_proj"), matrix.chunk(2)) if kind == "gate_up_proj" else [(kind, matrix)]
+        for part, values in parts:
+            yield f"{base}.{expert}.{part}.weight", values
 
 
 def round_to_fp8(model):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if is_fp8(name):
-                codes, scale = fp8(parameter)
-                values = codes.float() * scale.repeat_interleave(16, 0).repeat_interleave(16, 1)
-                parameter.copy_(values.bfloat16().float())
+                for _, matrix in as_saved(name, parameter):
+                    matrix.copy_(from_fp8(*fp8(matrix)).bfloat16().float())
 
 
 def save_fp8(folder, originals):
     tensors = load_file(folder / "model.safetensors")
     for name, weight in originals.items():
-        tensors[name], tensors[name + "_scale_inv"] = fp8(weight)
+        for saved, matrix in as_saved(name, weight):
+            tensors[saved], tensors[saved + "_scale_inv"] = fp8(matrix)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((folder / "config.json").read_text())
     settings["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [16, 16]}
@@ -296,12 +317,8 @@ def first_deepseek(settings):
 def rename_first_deepseek(folder):
     tensors = load_file(folder / "model.safetensors")
     for name in [name for name in tensors if ".mlp.experts." in name]:
-        stack = tensors.pop(name)
-        base, kind = name.rsplit(".", 1)
-        for expert, matrix in enumerate(stack):
-            parts = dict(zip(("gate_proj", "up_proj"), matrix.chunk(2))) if kind == "gate_up_proj" else {kind: matrix}
-            for part, values in parts.items():
-                tensors[f"{base}.{expert}.{part}.weight"] = values.contiguous()
+        for saved, matrix in as_saved(name, tensors.pop(name)):
+            tensors[saved] = matrix.contiguous()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((folder / "config.json").read_text())
     settings |= {"architectures": ["DeepseekForCausalLM"], "model_type": "deepseek"}

@@ -357,7 +357,6 @@ const HfModel::Recipe& HfModel::recipe_of(const GgufTensor& tensor) const {
   return recipes_[static_cast<std::size_t>(at)];
 }
 
-// Writes the piece's rows to `out`, in the tensor's type.
 // A head's keys, [plain_dim, rank] in the source, turned.
 void HfModel::make_latent_keys(const Piece& piece, DType dtype, std::byte* out) const {
   const BlockFormat& from = block_format(piece.dtype());
@@ -377,6 +376,7 @@ void HfModel::make_latent_keys(const Piece& piece, DType dtype, std::byte* out) 
   to.encode(turned.data(), piece.rows * piece.cols, out);
 }
 
+// Writes the piece's rows to `out`, in the tensor's type.
 void HfModel::make(const Piece& piece, DType dtype, std::byte* out) const {
   if (piece.entry->transform == Transform::latent_keys) return make_latent_keys(piece, dtype, out);
   const SafetensorsTensor& source = *piece.source;
