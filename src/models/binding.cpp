@@ -77,7 +77,7 @@ Status Binding::bind(const formats::ModelFile& file, const ArchSpec& spec, const
       const Place place = place_of(table, i, &WeightEntry::gguf, spec, shape);
       const std::int64_t rows = entry.matrix() ? dim_length(entry.rows, spec, shape) : 1;
       const std::int64_t cols = dim_length(entry.cols, spec, shape);
-      const std::int64_t stack = entry.stacked ? stack_of(entry, shape) : 0;
+      const std::int64_t stack = entry.stacked() ? dim_length(entry.stack, spec, shape) : 0;
       LITHE_RETURN_IF_ERROR(check_shape(*tensor, entry.matrix() ? place.whole : 0,
                                         entry.matrix() ? cols : place.whole, stack,
                                         dim_length(entry.folds, spec, shape)));

@@ -156,7 +156,10 @@ Result<std::vector<float>> Builder::vector(const BoundWeight& weight, std::int64
 Result<Norm> Builder::norm(Role weight, Role bias, std::size_t layer, NormKind kind, float eps) {
   Norm out{.kind = kind, .eps = eps};
   if (const BoundWeight& found = binding_.find(weight, layer)) {
-    LITHE_ASSIGN_OR_RETURN(out.weight, vector(found));
+    for (std::int64_t slice = 0; slice < found.stack; ++slice) {  // one a head
+      LITHE_ASSIGN_OR_RETURN(const std::vector<float> part, vector(found, slice));
+      out.weight.insert(out.weight.end(), part.begin(), part.end());
+    }
     if (const BoundWeight& shift = binding_.find(bias, layer); shift && bias != weight) {
       LITHE_ASSIGN_OR_RETURN(out.bias, vector(shift));
     }
@@ -472,7 +475,7 @@ Result<DescribedModel> describe_model(const formats::ModelFile& file, std::int64
   DescribedModel model;
   LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
   LITHE_ASSIGN_OR_RETURN(model.family, find_family(architecture));
-  LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file.metadata(), architecture)));
+  LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file, architecture)));
   model.spec.usable_context = context > 0 ? context : model.spec.context;
   model.table = model.family->weights(model.spec);
   LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, model.table, model.spec));

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "formats/metadata.h"
+#include "formats/model_file.h"
 
 namespace lithe::models {
 
@@ -17,11 +18,18 @@ class Parameters {
  public:
   Parameters(const formats::Metadata& metadata, std::string_view architecture)
       : metadata_(&metadata), architecture_(architecture) {}
+  Parameters(const formats::ModelFile& file, std::string_view architecture)
+      : metadata_(&file.metadata()), architecture_(architecture), file_(&file) {}
 
   const std::string& architecture() const { return architecture_; }
   const formats::Metadata& metadata() const { return *metadata_; }
 
   bool has(std::string_view key) const { return metadata_->contains(full_name(key)); }
+  /// Whether the file holds a tensor: only for what other programs' files state in no other way. false where there are
+  /// parameters alone (a config.json, which states everything).
+  bool holds(std::string_view tensor) const {
+    return file_ != nullptr && file_->find_tensor(tensor) != nullptr;
+  }
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
                                   std::int64_t fallback) const;
@@ -38,6 +46,7 @@ class Parameters {
   std::string full_name(std::string_view key) const;
   const formats::Metadata* metadata_;
   std::string architecture_;
+  const formats::ModelFile* file_ = nullptr;
 };
 
 /// What is believed of any model. Wide enough for every published one, narrow enough that products of two

@@ -153,12 +153,6 @@ bool has_query_rank(const LayerSpec& layer) {
   return layer.latent.query_rank > 0;
 }
 
-std::int64_t stack_of(const WeightEntry& entry, const LayerSpec& layer) {
-  if (!entry.stacked) return 1;
-  const bool heads = entry.role == Role::latent_keys || entry.role == Role::latent_values;
-  return heads ? layer.heads : layer.moe.rule.experts;
-}
-
 bool has_shared_expert(const LayerSpec& layer) {
   return layer.sparse() && layer.moe.shared_dim > 0;
 }

@@ -185,18 +185,17 @@ struct WeightEntry {
   Transform transform = Transform::none;
   layers::ShardRole shard = layers::ShardRole::replicated;
   bool (*where)(const LayerSpec&) = nullptr;  // the layers that have it; null: all
-  bool stacked =
-      false;  // one such piece an expert (a head), stacked in GGUF; in checkpoints too, or with "{e}" for the expert
+  // So many such pieces, stacked in GGUF: one an expert or a head. Stacked in checkpoints too, or there with "{e}" for
+  // the number of each.
+  Dim stack = Dim::none;
 
   Dim folds = Dim::none;  // a vector that GGUF holds as a matrix of so many rows
 
   bool lies_in(const LayerSpec& layer) const { return where == nullptr || where(layer); }
   bool matrix() const { return rows != Dim::none; }
+  bool stacked() const { return stack != Dim::none; }
 };
 using WeightTable = std::vector<WeightEntry>;
-
-/// How many pieces of a stacked row there are: experts, or heads.
-std::int64_t stack_of(const WeightEntry& entry, const LayerSpec& layer);
 
 /// "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
 std::string layer_name(std::string_view pattern, std::int64_t layer);

@@ -28,7 +28,7 @@ void check(const Family& family, const Json& json) {
     for (const LayerSpec& layer : {spec->layers.front(), spec->layers.back()}) {
       if (!entry.lies_in(layer)) continue;
       require(dim_length(entry.rows, *spec, layer) >= 0 && dim_length(entry.cols, *spec, layer) >= 0);
-      require(stack_of(entry, layer) >= 0);
+      require(dim_length(entry.stack, *spec, layer) >= 0);
     }
   }
 }

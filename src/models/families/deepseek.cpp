@@ -140,7 +140,7 @@ void add_unfolding(WeightTable& table, bool joined) {
                    .cols = Dim::plain_dim,
                    .transform = Transform::latent_keys,
                    .shard = split,
-                   .stacked = true});
+                   .stack = Dim::heads});
   table.push_back({.role = Role::latent_values,
                    .gguf = "blk.{}.attn_v_b.weight",
                    .hf = "model.layers.{}.self_attn.kv_b_proj.weight",
@@ -148,7 +148,7 @@ void add_unfolding(WeightTable& table, bool joined) {
                    .cols = Dim::latent_rank,
                    .transform = Transform::latent_values,
                    .shard = split,
-                   .stacked = true});
+                   .stack = Dim::heads});
 }
 
 WeightTable weights(const ArchSpec& spec) {

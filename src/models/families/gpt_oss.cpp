@@ -46,7 +46,7 @@ WeightTable weights(const ArchSpec&) {
     row.gguf.replace(row.gguf.rfind("weight"), std::string::npos, "bias");
     row.transform = transform;
     row.where = beside.where;
-    row.stacked = beside.stacked;
+    row.stack = beside.stack;
     table.push_back(std::move(row));
   };
   add_bias(Role::router_bias, Role::router, "model.layers.{}.mlp.router.bias", Transform::none);

@@ -81,7 +81,7 @@ void add_experts(WeightTable& table, const ExpertNames& names) {
                      .cols = cols,
                      .shard = split,
                      .where = is_sparse,
-                     .stacked = true});
+                     .stack = Dim::experts});
   };
   add(Role::expert_gate, "blk.{}.ffn_gate_exps.weight", names.gate, Dim::expert_ffn, Dim::hidden);
   add(Role::expert_up, "blk.{}.ffn_up_exps.weight", names.up, Dim::expert_ffn, Dim::hidden);

@@ -127,11 +127,9 @@ Status HfExport::check_config(const Json& written) const {
   config.metadata.add("general.name", model_.spec.name);
   LITHE_RETURN_IF_ERROR(model_.family->translate(config));
   LITHE_ASSIGN_OR_RETURN(const formats::Metadata again, config.metadata.build());
-  const auto described = [&](const formats::Metadata& metadata) -> Result<ArchSpec> {
-    return model_.family->describe(Parameters(metadata, model_.family->name));
-  };
-  LITHE_ASSIGN_OR_RETURN(const ArchSpec a, described(file_->metadata()));
-  LITHE_ASSIGN_OR_RETURN(const ArchSpec b, described(again));
+  const Family& family = *model_.family;
+  LITHE_ASSIGN_OR_RETURN(const ArchSpec a, family.describe(Parameters(*file_, family.name)));
+  LITHE_ASSIGN_OR_RETURN(const ArchSpec b, family.describe(Parameters(again, family.name)));
   if (a == b) return {};
   return unsupported("config.json cannot say all that this model's parameters do ({})",
                      changed(file_->metadata(), again, std::string(model_.family->name) + "."));
@@ -158,7 +156,7 @@ void HfExport::list_target(std::size_t entry, std::size_t layer) {
   const LayerSpec& shape = model_.spec.layers[layer];
   const bool by_expert = first.hf.find("{e}") != std::string::npos;
   const Place place = place_of(model_.table, entry, &WeightEntry::hf, model_.spec, shape);
-  const std::int64_t experts = stack_of(first, shape);
+  const std::int64_t experts = dim_length(first.stack, model_.spec, shape);
   const LatentSpec& latent = shape.latent;
   const bool by_head =
       first.transform == Transform::latent_keys || first.transform == Transform::latent_values;
@@ -169,7 +167,7 @@ void HfExport::list_target(std::size_t entry, std::size_t layer) {
         layer_name(alternative_of(first.hf, alternative_), static_cast<std::int64_t>(layer)), expert);
     target.rows = place.whole;
     target.cols = first.matrix() ? dim_length(first.cols, model_.spec, shape) : 0;
-    target.stack = first.stacked && !by_expert ? experts : 0;
+    target.stack = first.stacked() && !by_expert ? experts : 0;
     if (by_head) {
       target.rows = head_rows * shape.heads;
       target.cols = latent.rank;
@@ -230,7 +228,7 @@ Status HfExport::make_part(const Target& target, const Part& part, ThreadPool& p
   };
   pool.parallel_for(rows, [&](std::int64_t row, int) {
     std::vector<float> numbers(static_cast<std::size_t>(cols));
-    const std::int64_t stored = vector ? (entry.stacked ? part.slice : 0) : weight.offset + row;
+    const std::int64_t stored = vector ? (entry.stacked() ? part.slice : 0) : weight.offset + row;
     from.decode(data.data() + static_cast<std::size_t>(stored) * row_bytes, cols, numbers.data());
     for (float& number : numbers) number = to_checkpoint(entry.transform, number);
     for (const float number : numbers) {

@@ -275,8 +275,8 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
     claimed_.push_back(source->name);
     return piece;
   }
-  const bool stack = row.stacked && row.hf.find("{e}") == std::string::npos;
-  LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? shape.moe.rule.experts : 0));
+  const bool stack = row.stacked() && row.hf.find("{e}") == std::string::npos;
+  LITHE_RETURN_IF_ERROR(check_source(piece, place.whole, stack ? dim_length(row.stack, spec_, shape) : 0));
   if (stack) piece.offset += expert * place.whole;
   claimed_.push_back(source->name);
   return piece;
@@ -285,7 +285,7 @@ Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer,
 // The GGUF tensor that row `entry` of the table names, of that row and all that share it.
 Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
   const WeightEntry& first = table_[entry];
-  const std::int64_t stack = stack_of(first, spec_.layers[layer]);
+  const std::int64_t stack = dim_length(first.stack, spec_, spec_.layers[layer]);
   Recipe recipe;
   recipe.slices.resize(static_cast<std::size_t>(stack));
   std::int64_t rows = 0, cols = 0;
@@ -310,11 +310,11 @@ Status HfModel::list_tensor(std::size_t entry, std::size_t layer) {
   std::vector<std::uint64_t> dims;
   if (first.matrix()) dims.push_back(static_cast<std::uint64_t>(cols));
   dims.push_back(static_cast<std::uint64_t>(rows));
-  if (first.stacked) dims.push_back(static_cast<std::uint64_t>(stack));
+  if (first.stacked()) dims.push_back(static_cast<std::uint64_t>(stack));
   if (const std::int64_t folds = dim_length(first.folds, spec_, spec_.layers[layer]); folds > 1) {
     dims = {static_cast<std::uint64_t>(rows / folds), static_cast<std::uint64_t>(folds)};
   }
-  if (first.stacked && !first.matrix()) {  // one slice of all rows
+  if (first.stacked() && !first.matrix()) {  // one slice of all rows
     for (std::size_t i = 1; i < recipe.slices.size(); ++i)
       recipe.slices[0].push_back(recipe.slices[i].front());
     recipe.slices.resize(1);
