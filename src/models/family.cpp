@@ -10,11 +10,11 @@ namespace lithe::models {
 
 // A function's static, not a namespace's: other files' constants may not be there yet when ours are made.
 std::span<const Family> families() {
-  static const std::array all{kLlama,      kQwen2,      kQwen3,         kCohere2,   kCommandR,  kBert,
-                              kModernBert, kNomicBert,  kDeepseek,      kDeepseek2, kFalcon,    kGemma,
-                              kGemma2,     kGemma3,     kGlm4,          kGpt2,      kGptNeoX,   kGptOss,
-                              kGranite,    kGraniteMoe, kGraniteHybrid, kMamba2,    kOlmo2,     kOlmoe,
-                              kPhi3,       kQwen2Moe,   kQwen3Moe,      kSmolLm3,   kStarcoder2};
+  static const std::array all{kLlama,      kQwen2,      kQwen3,         kCohere2,   kCommandR, kBert,
+                              kModernBert, kNomicBert,  kDeepseek,      kDeepseek2, kFalcon,   kGemma,
+                              kGemma2,     kGemma3,     kGlm4,          kGpt2,      kGptNeoX,  kGptOss,
+                              kGranite,    kGraniteMoe, kGraniteHybrid, kMamba2,    kOlmo2,    kOlmoe,
+                              kPhi3,       kQwen2Moe,   kQwen3Moe,      kSmolLm3,   kStableLm, kStarcoder2};
   return all;
 }
 

@@ -34,6 +34,6 @@ Result<const Family*> find_hf_family(std::string_view architecture);
 // One line per family; each lies in families/NAME.cpp.
 extern const Family kBert, kModernBert, kNomicBert, kCohere2, kCommandR, kDeepseek, kDeepseek2, kFalcon,
     kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeoX, kGptOss, kGranite, kGraniteHybrid, kGraniteMoe, kLlama,
-    kMamba2, kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSmolLm3, kStarcoder2;
+    kMamba2, kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSmolLm3, kStableLm, kStarcoder2;
 
 }  // namespace lithe::models

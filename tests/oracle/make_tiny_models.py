@@ -106,6 +106,12 @@ MODELS = {
                                                  sliding_attention=rope(20000.0))),
     "smollm3": lambda: config("SmolLM3", num_hidden_layers=5, rope_parameters=rope(2000000.0)),
     "starcoder2": lambda: config("Starcoder2", sliding_window=9, norm_epsilon=1e-4, rope_parameters=rope(10000.0)),
+    # one kv head; what is usual, and what the largest of them has
+    "stablelm": lambda: config("StableLm", vocab_size=131, hidden_size=72, num_attention_heads=3, num_key_value_heads=1,
+                               intermediate_size=37, layer_norm_eps=1e-3, rope_parameters=rope(10000.0)),
+    "stablelm_parallel": lambda: config("StableLm", hidden_size=72, num_attention_heads=6, use_qkv_bias=True,
+                                        qk_layernorm=True, use_parallel_residual=True,
+                                        rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
     "gpt2": lambda: config("GPT2", num_key_value_heads=None, intermediate_size=None, n_embd=32, n_layer=2, n_head=4, n_positions=160),
     "gptneox": lambda: config("GPTNeoX", num_key_value_heads=None,
                                 rope_parameters=rope(10000.0, partial_rotary_factor=0.5)),
@@ -197,7 +203,7 @@ def randomise(model, seed, full, spread):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if "norm" in name.split(".")[-2] or ".ln_" in name:
+            if "norm" in name.split(".")[-2] or ".norms." in name or ".ln_" in name:
                 drawn = (0.0 if name.endswith("bias") else 1.0) + 0.3 * noise
                 if type(model).__name__.startswith("Gemma"):
                     drawn = drawn - 1
