@@ -177,11 +177,9 @@ Status read_split(const Json& step, HfSteps& out) {
   }
   if (type == "Digits")
     return add(bool_of(step, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)", Behavior::isolated);
-  if (type == "Whitespace") {  // \w of another engine, which takes more for letters
-    const std::string word =
-        R"(\w\p{Nl}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
-        R"(\x{1F170}-\x{1F189})";
-    return add("[" + word + "]+|[^" + word + R"(\s]+)", Behavior::removed, true);
+  if (type == "Whitespace") {
+    out.splits.push_back(whitespace_step());
+    return {};
   }
   if (type == "WhitespaceSplit") return add(R"(\s)", Behavior::removed);
   if (type == "Punctuation") {

@@ -1,5 +1,8 @@
 #include "tokenizer/pipeline.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/text.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer.h"
@@ -48,7 +51,7 @@ Pipeline sentencepiece(const VocabSpec& spec, ModelKind model) {
   return out;
 }
 
-/// Byte-pair encoding of whole lines with U+2581 for blanks.
+/// Byte-pair encoding of whole texts with U+2581 for blanks.
 Pipeline gemma4() {
   Pipeline out;
   out.alphabet = Alphabet::spaced;
@@ -56,6 +59,18 @@ Pipeline gemma4() {
   out.byte_fallback = true;
   out.fuse_unknown = true;
   out.normalizers.push_back({.kind = StepKind::replace, .pattern = "\xE2\x96\x81", .text = " "});
+  return out;
+}
+
+/// Byte-pair encoding of characters as they are, within words.
+Pipeline whitespace(const VocabSpec& spec) {
+  Pipeline out;
+  out.alphabet = Alphabet::plain;
+  out.model = ModelKind::char_bpe;
+  if (spec.lowercase.value_or(false)) out.normalizers.push_back({.kind = StepKind::lowercase});
+  out.splits.push_back(whitespace_step());
+  out.decoding.first = Decoding::First::without_space;
+  out.decoding.spaces_between = true;
   return out;
 }
 
@@ -74,21 +89,35 @@ Pipeline bert(const VocabSpec& spec) {
   return out;
 }
 
+// The values of tokenizer.ggml.pre that say "no byte-level alphabet" of a model called gpt2.
+constexpr std::string_view kGemma4[] = {"gemma4", "granite-embed-multi-311m", "sarvam-moe"};
+
 }  // namespace
+
+SplitStep whitespace_step() {
+  const std::string word =  // \w of another engine, which takes more for letters
+      R"(\w\p{Nl}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
+      R"(\x{1F170}-\x{1F189})";
+  return {.text = "[" + word + "]+|[^" + word + R"(\s]+)",
+          .behavior = SplitStep::Behavior::removed,
+          .invert = true};
+}
 
 Result<Pipeline> pipeline_of(const VocabSpec& spec) {
   if (spec.model == "gpt2") {
-    if (spec.pre == "gemma4") return gemma4();
+    if (std::ranges::find(kGemma4, spec.pre) != std::end(kGemma4)) return gemma4();
+    if (spec.pre == "whitespace") return whitespace(spec);
     return byte_level(spec);
   }
+  if (spec.model == "whitespace") return whitespace(spec);
   if (spec.model == "llama") return sentencepiece(spec, ModelKind::scored_bpe);
   if (spec.model == "t5") return sentencepiece(spec, ModelKind::unigram);
   if (spec.model == "bert") return bert(spec);
   if (spec.model == "gemma4") return gemma4();
   return unsupported(
       "tokenizer model {}: known are gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (unigram), bert "
-      "(WordPiece) "
-      "and gemma4",
+      "(WordPiece), "
+      "gemma4 and whitespace",
       in_quotes(spec.model));
 }
 

@@ -69,6 +69,9 @@ struct SplitStep {
   bool only_first = false;  // prefix: at the very beginning of the input only
 };
 
+/// Hugging Face's Whitespace: words, and runs of what is in none; the blanks between them vanish.
+SplitStep whitespace_step();
+
 struct Decoding {
   enum class First : std::uint8_t { as_it_is, without_space, without_spaces };
   First first = First::as_it_is;  // what the first token of a text loses

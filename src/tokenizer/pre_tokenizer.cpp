@@ -62,6 +62,12 @@ constexpr const char* kExaoneMoe =
     CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|)"
                  R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|)" BLANKS;
 constexpr const char* kPunctuation = R"(\p{BertPunctuation}+)";
+// Groups of three digits from the right: a number, the digit or two before its groups, the groups. So the look ahead
+// over all of a number happens once.
+constexpr const char *kDigits = R"(\p{Nd}+)", *kOddDigits = R"(^\p{Nd}{1,2}(?=(?:\p{Nd}{3})+$))",
+                     *kGroups = R"(\p{Nd}{3})";
+constexpr const char* kAsianScripts =
+    R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)";
 constexpr const char* kNumber = R"(\p{N})";
 constexpr const char* kThreeDigits = R"([0-9][0-9][0-9])";
 
@@ -114,6 +120,7 @@ constexpr PreTokenizerRow kRows[] = {
      .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kNumber}},
     {.names = {"deepseek-v3", "deepseek-r1", "hunyuan-dense", "joyai-llm", "hy_v4"},
      .patterns = {R"(\p{N}{1,3})", kKana, kDeepSeek3}},
+    {.names = {"afmoe"}, .patterns = {kDigits, kOddDigits, kGroups, kAsianScripts, kDeepSeek3}},
     {.names = {"spark2_5"}, .patterns = {R"(\p{N}{1,3})", kKana, kSpark, kNumber}},
     {.names = {"falcon"}, .patterns = {kPunctuation, kGpt2, kThreeDigits}},
     {.names = {"default"}, .patterns = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", kThreeDigits}},

@@ -28,6 +28,8 @@ DEEPSEEK_LETTERS = (
 BAILING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
            r"|\s*[\r\n]|\s+(?!\S)|\s+")
 SEED = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+THOUSANDS = r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))"
+ASIAN_SCRIPTS = "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"
 DEFAULT_PUNCTUATION = r"[\p{P}\$\+<=>\^~\|]+"
 
 
@@ -63,6 +65,7 @@ PRE_TOKENIZERS = {
     "bailingmoe": split(BAILING),
     "seed-coder": split(SEED),
     "tiny_aya": split(r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O),
+    "afmoe": split(THOUSANDS, ASIAN_SCRIPTS, DEEPSEEK3),
     "superbpe": split(r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
     "default": split(DEFAULT_PUNCTUATION, use_regex=True),  # llama.cpp's own, for files that name none
 }
@@ -135,6 +138,17 @@ def build_llama(tokens, types, scores, prefix=True, unknown="<unk>", merges=None
     return tokenizer
 
 
+def build_whitespace(vocab):
+    tokens = vocab["tokens"]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [split_merge(m) for m in vocab["merges"]],
+                                     unk_token=tokens[vocab["unknown"]]))
+    if vocab.get("lowercase"):
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    add_tokens(tokenizer, tokens, vocab["types"])
+    return tokenizer
+
+
 def build_bert(tokens, types, unknown="[UNK]"):
     written = [t if kind != NORMAL else t[1:] if t.startswith(SPACE) else "##" + t for t, kind in zip(tokens, types)]
     tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(written)}, unk_token=unknown))
@@ -204,6 +218,7 @@ def read_vocabulary(path):
         "scores": value("scores"),
         "charsmap": bytes(b & 255 for b in charsmap) if charsmap else None,
         "space_prefix": value("add_space_prefix", True),
+        "lowercase": value("normalizer.lowercase", False),
         "extra_spaces": value("remove_extra_whitespaces", False),
         "unknown": value("unknown_token_id", {"t5": 2, "bert": 100}.get(value("model"), 0)),
     }
@@ -230,6 +245,8 @@ def build_vocabulary(vocab):
         return build_llama(tokens, types, vocab["scores"], vocab["space_prefix"], tokens[vocab["unknown"]], rules=rules)
     if vocab["model"] == "gemma4":
         return build_llama(tokens, types, None, False, tokens[vocab["unknown"]], vocab["merges"])
+    if vocab["model"] == "whitespace":
+        return build_whitespace(vocab)
     if vocab["model"] == "bert":
         return build_bert(tokens, types, tokens[vocab["unknown"]])
     if vocab["model"] == "t5":

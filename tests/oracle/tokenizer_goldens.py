@@ -24,9 +24,9 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "parity" / "tokenizer"
 STRINGS, IN_FULL, TRAINED_FROM = 10_000, 60, 1_000_000
 SIZES = {"gpt-2": 900, "smollm": 700, "llama-bpe": 800, "qwen2": 1000}
 MORE = ["gpt-4o", "tekken", "kimi-k2", "deepseek-v3", "deepseek-llm", "deepseek-coder", "falcon", "bloom", "viking",
-        "qwen35", "bailingmoe", "seed-coder", "tiny_aya", "superbpe", "mpt"]  # smaller still
+        "qwen35", "bailingmoe", "seed-coder", "tiny_aya", "superbpe", "mpt", "afmoe"]  # smaller still
 MORE_SIZE, GROUP = 420, 10
-MODELS = ["llama", "t5", "bert", "gemma4"]
+MODELS = ["llama", "t5", "bert", "gemma4", "whitespace"]
 SPECIAL = {
     "gpt-2": ["<|endoftext|>"],
     "smollm": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
@@ -190,6 +190,21 @@ def train_gemma4():
             "extra_spaces": False, "unknown": 3}
 
 
+def train_whitespace():
+    """Merges over characters as they are, within words of lower case."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer.train_from_iterator(texts(), trainers.BpeTrainer(
+        vocab_size=700, limit_alphabet=250, special_tokens=special, show_progress=False))
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    return {"model": "whitespace", "architecture": "jina-bert-v2", "pre": "whitespace", "tokens": tokens, "scores": None,
+            "merges": [" ".join(merge) for merge in model["merges"]], "types": [3] * 4 + [1] * (len(tokens) - 4),
+            "charsmap": None, "space_prefix": False, "extra_spaces": False, "unknown": 3, "lowercase": True}
+
+
 def write_vocabulary(name, vocab):
     writer = GGUFWriter(OUT / f"{name}.gguf", vocab["architecture"])
     writer.add_tokenizer_model(vocab["model"])
@@ -204,6 +219,8 @@ def write_vocabulary(name, vocab):
         writer.add_precompiled_charsmap(vocab["charsmap"])
     if vocab["model"] == "t5":
         writer.add_remove_extra_whitespaces(vocab["extra_spaces"])
+    if vocab.get("lowercase"):
+        writer.add_bool("tokenizer.ggml.normalizer.lowercase", True)
     if vocab["model"] == "bert":
         writer.add_uint32("tokenizer.ggml.cls_token_id", vocab["tokens"].index("[CLS]"))
         writer.add_uint32("tokenizer.ggml.seperator_token_id", vocab["tokens"].index("[SEP]"))
@@ -268,7 +285,8 @@ def main():
     for kind in MODELS:
         if only and kind not in only:
             continue
-        vocab = (train_bert() if kind == "bert" else train_gemma4() if kind == "gemma4" else train_sentencepiece(kind))
+        trainers_of = {"bert": train_bert, "gemma4": train_gemma4, "whitespace": train_whitespace}
+        vocab = trainers_of[kind]() if kind in trainers_of else train_sentencepiece(kind)
         write_vocabulary(kind, vocab)
         if kind == "t5":
             sets[kind] = golden(kind, kind, inputs, hf_reference.Unigram(vocab).ids, None, [], GROUP)

@@ -121,8 +121,31 @@ INSTANTIATE_TEST_SUITE_P(Families, Parity,
                          ::testing::Values("gpt-2", "smollm", "llama-bpe", "qwen2", "qwen2-rules", "gpt-4o",
                                            "tekken", "kimi-k2", "deepseek-v3", "deepseek-llm",
                                            "deepseek-coder", "falcon", "bloom", "viking", "qwen35",
-                                           "bailingmoe", "seed-coder", "tiny_aya", "superbpe", "mpt", "llama",
-                                           "t5", "bert", "gemma4"));
+                                           "bailingmoe", "seed-coder", "tiny_aya", "superbpe", "mpt", "afmoe",
+                                           "llama", "t5", "bert", "gemma4", "whitespace"));
+
+// Other names of what gemma4 is.
+TEST(ParityOfNames, SharedByGemma4) {
+  const auto goldens = nlohmann::json::parse(slurp(kFolder + "goldens.json"));
+  auto file = formats::GgufFile::open(kFolder + "gemma4.gguf");
+  ASSERT_TRUE(file.ok());
+  auto spec = models::vocab_spec(file->metadata());
+  ASSERT_TRUE(spec.ok());
+  for (const char* name : {"gemma4", "granite-embed-multi-311m", "sarvam-moe"}) {
+    spec->model = "gpt2";
+    spec->pre = name;
+    const auto tokenizer = Tokenizer::create(*spec);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    for (std::size_t i = 0; i < goldens.at("inputs").size(); ++i) {
+      const auto text = goldens.at("inputs")[i].get<std::string>();
+      EXPECT_EQ(*tokenizer->encode(text, {.add_special = false}),
+                goldens.at("sets").at("gemma4").at("ids")[i].get<std::vector<TokenId>>())
+          << name << ": " << ::testing::PrintToString(text);
+    }
+    if (!HasFailure() && name != std::string_view("gemma4"))
+      std::printf("[ proved ] vocabulary | %s | gpt2 | the ids of gemma4\n", name);
+  }
+}
 
 }  // namespace
 }  // namespace lithe::tokenizer

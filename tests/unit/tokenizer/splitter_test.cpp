@@ -208,6 +208,7 @@ TEST(Splitters, KnownCutsOfPatterns) {
   EXPECT_EQ(cut("bloom", "one, two(x)"), "one|,| two|(|x|)");
   EXPECT_EQ(cut("kimi-k2", "ab你好cd"), "ab|你好|cd");
   EXPECT_EQ(cut("tiny_aya", "1234567 x"), "1|234|567| x");
+  EXPECT_EQ(cut("afmoe", "a1234567 12 123\n4567"), "a|1|234|567| |12| |123|\n|4|567");
   EXPECT_EQ(cut("deepseek-llm", "a \n  b12"), "a| |\n| | b|1|2");
 }
 
