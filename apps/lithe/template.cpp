@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "command.h"
 #include "console.h"
 #include "formats/hf_directory.h"
 #include "input.h"
+#include "models/gguf_vocab.h"
 #include "template/chat_template.h"
 #include "values.h"
 #include "vocabulary.h"
@@ -40,7 +40,8 @@ Result<std::optional<std::string>> special_token(const formats::Metadata& metada
   return std::optional(std::string((*tokens)[*id]));
 }
 
-Result<Source> read_source(const std::string& path, const std::string& name) {
+/// `tools`: the conversation has some.
+Result<Source> read_source(const std::string& path, const std::string& name, bool tools) {
   constexpr std::string_view kGgufMagic = "GGUF";
   if (!formats::is_hf_directory(path)) {
     LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
@@ -55,18 +56,14 @@ Result<Source> read_source(const std::string& path, const std::string& name) {
   }
   LITHE_ASSIGN_OR_RETURN(const VocabularySource vocabulary, VocabularySource::open(path));
   const formats::Metadata& metadata = vocabulary.metadata();
-  const std::string key = name.empty() ? "tokenizer.chat_template" : "tokenizer.chat_template." + name;
-  LITHE_ASSIGN_OR_RETURN(const auto text, metadata.optional_string(key));
-  if (!text) {
-    std::string others;
-    if (const auto* names = metadata.string_array("tokenizer.chat_templates")) {
-      for (const std::string_view other : *names)
-        others += (others.empty() ? "; it has " : ", ") + printable(other);
-    }
-    return not_found("{} has no chat template{} ({}){}", path, name.empty() ? "" : " of that name", key,
+  auto found = models::chat_template(metadata, name, tools);
+  if (!found.ok()) return std::move(found).status().with_context(path);
+  if (!*found) {
+    const std::string others = models::named_templates(metadata);
+    return not_found("{} has no chat template{}{}", path, others.empty() ? "" : " without a name; it has ",
                      others);
   }
-  Source source{std::string(*text), {}, {}};
+  Source source{std::string(**found), {}, {}};
   LITHE_ASSIGN_OR_RETURN(source.bos_token, special_token(metadata, "tokenizer.ggml.bos_token_id"));
   LITHE_ASSIGN_OR_RETURN(source.eos_token, special_token(metadata, "tokenizer.ggml.eos_token_id"));
   return source;
@@ -94,9 +91,9 @@ Result<Json> read_json(const std::string& path, const char* flag) {
   return parse_json(text, flag, path);
 }
 
-/// The template's variables. A file of messages may also be a whole request: an object with `messages`, `tools` and
-/// whatever else the template reads.
-Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
+/// What the user gave of the template's variables. A file of messages may also be a whole request: an object with
+/// `messages`, `tools` and whatever else the template reads.
+Result<Json> read_request(const TemplateFlags& flags) {
   Json context = Json::object();
   LITHE_ASSIGN_OR_RETURN(Json messages, read_json(flags.messages, "--messages"));
   if (messages.is_object() && messages.contains("messages")) {
@@ -114,12 +111,6 @@ Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
     if (!variables.is_object()) return invalid("--chat-template-kwargs: expected a JSON object");
     context.update(variables);
   }
-  const auto set_token = [&](const char* name, const std::optional<std::string>& flag,
-                             const std::optional<std::string>& file) {
-    if (flag || file) context[name] = flag ? *flag : *file;
-  };
-  set_token("bos_token", flags.bos_token, source.bos_token);
-  set_token("eos_token", flags.eos_token, source.eos_token);
   if (flags.no_generation_prompt || !context.contains("add_generation_prompt")) {
     context["add_generation_prompt"] = !flags.no_generation_prompt;
   }
@@ -127,9 +118,16 @@ Result<Json> make_context(const TemplateFlags& flags, const Source& source) {
 }
 
 Status run_template(const TemplateFlags& flags) {
-  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model, flags.name));
+  LITHE_ASSIGN_OR_RETURN(Json context, read_request(flags));
+  const bool tools = context.contains("tools") && !context["tools"].is_null();
+  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model, flags.name, tools));
   LITHE_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::parse(source.text));
-  LITHE_ASSIGN_OR_RETURN(const Json context, make_context(flags, source));
+  const auto set_token = [&](const char* name, const std::optional<std::string>& flag,
+                             const std::optional<std::string>& file) {
+    if (flag || file) context[name] = flag ? *flag : *file;
+  };
+  set_token("bos_token", flags.bos_token, source.bos_token);
+  set_token("eos_token", flags.eos_token, source.eos_token);
   LITHE_ASSIGN_OR_RETURN(const chat::Rendered rendered, chat_template.render(context, flags.now));
   if (!flags.json) return print(rendered.text);
   const Json out = {{"text", rendered.text}, {"untrusted", rendered.untrusted}};
@@ -145,7 +143,8 @@ Run add_template(CLI::App& app) {
       ->required()
       ->type_name("MODEL|TEMPLATE.jinja");
   app.add_option("--template-name", flags->name,
-                 "One of several templates of a model, such as tool_use or rag")
+                 "One of several templates of a model, such as rag; default: tool_use where there are tools, "
+                 "else the plain one")
       ->type_name("NAME");
   app.add_option("--messages", flags->messages,
                  "The conversation: a JSON list of messages, or an object that holds it; - is stdin")

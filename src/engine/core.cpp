@@ -25,7 +25,7 @@ std::uint64_t fresh_seed() {
 Core::Core(CoreModel model, const CoreOptions& options)
     : model_(std::move(model)),
       options_(options),
-      choosable_(std::min(model_.logits, model_.tokenizer->size())),
+      choosable_(std::min(model_.logits, model_.tokenizer->choosable())),
       scheduler_(*model_.pool, options.scheduler) {
   LITHE_CHECK(options.scheduler.max_num_batched_tokens >= options.scheduler.max_num_seqs);
   LITHE_CHECK(options.scheduler.max_num_seqs > 0 && options.max_model_len > 0);

@@ -22,6 +22,8 @@ struct TextFile {
   std::string_view name;
   std::size_t limit;
 };
+constexpr std::string_view kTemplates = "additional_chat_templates", kJinja = ".jinja";
+constexpr std::size_t kMostTemplates = 64;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr TextFile kTexts[] = {
     {HfText::tokenizer_json, "tokenizer.json", 256 * kMiB},
@@ -290,6 +292,18 @@ Result<std::optional<Json>> HfDirectory::json(HfText which) const {
   if (!parsed.ok())
     return std::move(parsed).status().with_context(shown_path(contents_->path / file_name(which)));
   return std::optional(std::move(parsed).value());
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> HfDirectory::additional_templates() const {
+  const fs::path folder = contents_->path / kTemplates;
+  std::vector<std::pair<std::string, std::string>> templates;
+  for (const std::string& name : files_ending(folder, {kJinja})) {
+    if (templates.size() == kMostTemplates)
+      return unsupported("{} holds more than {} templates", shown_path(folder), kMostTemplates);
+    LITHE_ASSIGN_OR_RETURN(std::string text, read_capped(folder / name, kMiB));
+    templates.emplace_back(name.substr(0, name.size() - kJinja.size()), std::move(text));
+  }
+  return templates;
 }
 
 void HfDirectory::release(const SafetensorsTensor& tensor, std::span<const std::byte> part) const {

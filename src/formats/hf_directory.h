@@ -70,6 +70,8 @@ class HfDirectory {
   Result<std::optional<std::string>> text(HfText which) const;
   /// The same, parsed; corrupt, with the file's name: not JSON.
   Result<std::optional<Json>> json(HfText which) const;
+  /// additional_chat_templates/NAME.jinja: {NAME, bytes}, sorted; unsupported: more of them, or larger, than sensible.
+  Result<std::vector<std::pair<std::string, std::string>>> additional_templates() const;
 
   /// As GgufFile::release(): the pages may leave memory.
   void release(const SafetensorsTensor& tensor) const { release(tensor, tensor.data); }

@@ -133,10 +133,13 @@ Result<Selection> select_file(const std::vector<std::string>& names, const std::
   return Selection{{file}, file.ends_with(".gguf") ? file : std::string(), {}};
 }
 
-// What a model of safetensors needs, in the repository's top folder.
+// What a model of safetensors needs: in the repository's top folder, and what little is read of others.
 bool belongs_to_safetensors(const std::string& name) {
   constexpr std::array kEndings = {".safetensors", ".json", ".jinja", ".txt", ".model", ".tiktoken"};
-  if (name.find('/') != std::string::npos) return false;
+  if (name.find('/') != std::string::npos) {
+    return name == "1_Pooling/config.json" ||
+           (name.starts_with("additional_chat_templates/") && name.ends_with(".jinja"));
+  }
   return std::any_of(kEndings.begin(), kEndings.end(),
                      [&](const char* ending) { return name.ends_with(ending); });
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "base/text.h"
 #include "models/hf/vocab.h"
 #include "tokenizer/hf_json.h"
 
@@ -215,8 +216,28 @@ Result<tokenizer::VocabSpec> vocab_spec(const formats::Metadata& metadata) {
   return spec;
 }
 
-Result<std::optional<std::string_view>> chat_template(const formats::Metadata& metadata) {
-  return metadata.optional_string("tokenizer.chat_template");
+std::string named_templates(const formats::Metadata& metadata) {
+  std::string out;
+  if (const auto* names = metadata.string_array("tokenizer.chat_templates")) {
+    for (const std::string_view name : *names) out += (out.empty() ? "" : ", ") + printable(name);
+  }
+  return out;
+}
+
+Result<std::optional<std::string_view>> chat_template(const formats::Metadata& metadata,
+                                                      std::string_view name, bool tools) {
+  const std::string plain = "tokenizer.chat_template";
+  if (name.empty() && tools) {
+    LITHE_ASSIGN_OR_RETURN(const auto for_tools, metadata.optional_string(plain + ".tool_use"));
+    if (for_tools) return for_tools;
+  }
+  const bool named = !name.empty() && name != "default";
+  LITHE_ASSIGN_OR_RETURN(const auto found,
+                         metadata.optional_string(named ? plain + "." + std::string(name) : plain));
+  if (found || name.empty()) return found;
+  const std::string others = named_templates(metadata);
+  return not_found("no chat template is called {}{}{}", in_quotes(name), others.empty() ? "" : "; it has ",
+                   others);
 }
 
 }  // namespace lithe::models

@@ -15,7 +15,11 @@ namespace lithe::models {
 /// ...): files often name only one of several (field case 6).
 Result<tokenizer::VocabSpec> vocab_spec(const formats::Metadata& metadata);
 
-/// tokenizer.chat_template; nothing when the file has none.
-Result<std::optional<std::string_view>> chat_template(const formats::Metadata& metadata);
+/// The template called `name`; without a name "tool_use" where a conversation has tools and there is one, else the plain
+/// one. Nothing when the file has none; not_found: none of that name, with those there are.
+Result<std::optional<std::string_view>> chat_template(const formats::Metadata& metadata,
+                                                      std::string_view name = {}, bool tools = false);
+/// Those beside the plain one, as a message lists them.
+std::string named_templates(const formats::Metadata& metadata);
 
 }  // namespace lithe::models

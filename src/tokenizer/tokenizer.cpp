@@ -200,6 +200,11 @@ std::optional<TokenId> Tokenizer::find(std::string_view token) const {
 std::int64_t Tokenizer::size() const {
   return static_cast<std::int64_t>(impl_->tokens.size());
 }
+std::int64_t Tokenizer::choosable() const {
+  auto end = static_cast<TokenId>(size());
+  while (end > 0 && type(end - 1) == TokenType::unused) --end;
+  return end;
+}
 TokenType Tokenizer::type(TokenId id) const {
   return impl_->tokens.contains(id) ? impl_->tokens.type(id) : TokenType::unused;
 }

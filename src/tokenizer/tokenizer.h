@@ -94,6 +94,9 @@ class Tokenizer {
   std::optional<TokenId> find(std::string_view token) const;  // by its written form, e.g. "<|im_end|>"
 
   std::int64_t size() const;
+  /// The ids below it are tokens; from it on there is only what fills a vocabulary up to the rows of a model (of type
+  /// unused, as converters write it): never to be chosen.
+  std::int64_t choosable() const;
   TokenType type(TokenId id) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;

@@ -38,7 +38,7 @@ class Convert(harness.Case):
                 self.assertEqual(answer, same)
                 self.assertEqual(out.read_bytes().count(b"general.alignment"), 0)
 
-    def test_field_case_28_fallbacks_are_listed_with_true_bits(self):
+    def test_fallbacks_are_listed_with_true_bits(self):
         odd = self.model("odd", tiny_gguf.random_model, hidden=192, heads=3, kv_heads=3, ffn=512, layers=2)
         out = self.output("odd.q4_k.gguf")
         report = self.out("convert", odd, out, "--type", "Q4_K")
@@ -97,7 +97,7 @@ class Convert(harness.Case):
     def big_model(self):
         """2 GiB of zeros that take no disk: long enough to be interrupted."""
         path = self.folder / "big.gguf"
-        head = struct.pack("<IIQQ", 0x46554747, 3, 1, 0) + tiny_gguf._string("blk.0.ffn_up.weight")
+        head = struct.pack("<IIQQ", 0x46554747, 3, 1, 0) + tiny_gguf.written("blk.0.ffn_up.weight")
         head += struct.pack("<IQQIQ", 2, 1 << 15, 1 << 14, 0, 0)
         head += b"\0" * (-len(head) % 32)
         with open(path, "wb") as file:
@@ -167,7 +167,7 @@ class Inspect(harness.Case):
         tiny_gguf.write_gguf(bare, {}, [])
         self.assertIn("general.architecture is missing", self.out("inspect", bare))
         alien = self.folder / "alien.gguf"
-        head = struct.pack("<IIQQ", 0x46554747, 3, 1, 0) + tiny_gguf._string("blk.0.ffn_up.weight")
+        head = struct.pack("<IIQQ", 0x46554747, 3, 1, 0) + tiny_gguf.written("blk.0.ffn_up.weight")
         head += struct.pack("<IQQIQ", 2, 256, 2, 15, 0)  # Q8_K: 292 bytes a block
         alien.write_bytes(head + b"\0" * (-len(head) % 32) + b"\0" * 608)
         facts = self.json("inspect", alien, "--json")

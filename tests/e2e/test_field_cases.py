@@ -1,21 +1,46 @@
-"""Inputs that broke engines of this kind, by their numbers; those of one sub-command alone stand in its own file."""
+"""Inputs that broke engines of this kind, by the numbers of docs/field-cases.md, each through the command line."""
 import json
 import math
 import operator
 import os
 import pathlib
 import random
+import socket
 import subprocess
 import tempfile
 
 import harness
 import tiny_gguf
+import tiny_hf
 
-VOCABULARIES = pathlib.Path(__file__).resolve().parent.parent / "parity" / "tokenizer"
+PARITY = pathlib.Path(__file__).resolve().parent.parent / "parity"
+VOCABULARIES, TEMPLATES = PARITY / "tokenizer", PARITY / "templates"
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class Tokenizing(harness.Case):
-    models = [str(VOCABULARIES / f"{name}.gguf") for name in ("smollm", "llama-bpe")]
+class Case(harness.Case):
+    def file(self, name, value):
+        path = self.folder / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+        return path
+
+    def directory(self, model, name, *flags):
+        """The model as a Hugging Face directory."""
+        folder = self.folder / name
+        self.out("convert", model, folder, "--hf", "--type", "f32", *flags)
+        return folder
+
+    def tokens(self, model, *flags, prompt="hello", n=12):
+        """A greedy answer, by the arithmetic in which nothing is rounded."""
+        return self.json("run", "-m", model, "--raw", "-p", prompt, "-n", n, "--temp", 0, "--ignore-eos", "--precision",
+                         "f32", "-ctk", "f32", "--json", *flags)["tokens"]
+
+
+class Tokenizing(Case):
+    starting = {}      # model: seconds of a run on nothing
+    byte_level = [str(VOCABULARIES / f"{name}.gguf") for name in ("smollm", "llama-bpe")]
+    # SentencePiece by scores, and by merges; patterns that are run by the engine of our own
+    models = byte_level + [str(VOCABULARIES / f"{name}.gguf") for name in ("tabs", "gemma4", "deepseek-coder")]
 
     def processor_time(self, model, file):
         """What `lithe tokenize` prints, and the processor's seconds it took, whatever else the machine does."""
@@ -30,11 +55,70 @@ class Tokenizing(harness.Case):
 
     def encode(self, model, text):
         """Ids, and the seconds they took beyond those of a run on nothing."""
-        path, empty = self.folder / "text.txt", self.folder / "empty.txt"
-        path.write_text(text, encoding="utf-8")
-        empty.write_text("")
+        path = self.file("text.txt", text)
+        if model not in self.starting:
+            empty = self.file("empty.txt", "")
+            self.starting[model] = min(self.processor_time(model, empty)[1] for _ in range(5))
         ids, seconds = self.processor_time(model, path)
-        return ids, max(seconds - self.processor_time(model, empty)[1], 0.0)
+        return ids, max(seconds - self.starting[model], 0.0)
+
+    def test_field_case_1_tabs_before_a_word(self):
+        goldens = json.loads((VOCABULARIES / "field_case_1.json").read_text())
+        self.assertTrue(any(case[0] == "\t\t\t\t\t\ttest" for case in goldens["tabs"]))
+        equal = 0
+        for name, cases in goldens.items():
+            model = VOCABULARIES / f"{name}.gguf"
+            for text, expected, decoded in cases:
+                ids = self.json("tokenize", "-m", model, "--no-special", "--json", stdin=text)["ids"]
+                self.assertEqual(ids, expected, (name, text))
+                self.assertEqual(self.json("detokenize", "-m", model, "--json", stdin=json.dumps(ids))["text"], decoded)
+                self.assertEqual(decoded, text)
+                equal += 1
+        print(f"[ counts ] case 1: {equal} texts with tabs: ids as SentencePiece's, and back")
+
+    def fixed_point(self, model, text, *special):
+        """Ids of `text`; asserts that they and their text stay as they are from then on."""
+        ids, seen = self.json("tokenize", "-m", model, "--json", stdin=text)["ids"], None
+        for turn in range(5):
+            now = self.json("detokenize", "-m", model, "--json", stdin=json.dumps(ids))["text"]
+            self.assertIn(seen, (None, now), f"turn {turn}")
+            again = self.json("tokenize", "-m", model, "--json", stdin=now)["ids"]
+            self.assertEqual(again, ids, f"turn {turn}: {now!r}")
+            seen = now
+        for token in special:
+            self.assertIn(token, seen)
+        return seen
+
+    def test_field_case_2_a_transcript_comes_to_rest(self):
+        # Phi-3's control tokens take the blanks after them along, a rule that GGUF has no key for.
+        vocab = tiny_gguf.SentencePiece(["\u4f60"], end="<|end|>")
+        source = (TEMPLATES / "microsoft-Phi-3.5-mini-instruct.jinja").read_text(encoding="utf-8")
+        model = self.folder / "phi.gguf"
+        tiny_gguf.vocabulary_alone(model, vocab, source, **{"general.architecture": "phi3"})
+        messages = self.file("transcript.json", [
+            {"role": "system", "content": "  the heat"}, {"role": "user", "content": "\n\n \u4f60 the  "},
+            {"role": "assistant", "content": " \tthe\n"}, {"role": "user", "content": "  "}])
+        transcript = self.out("template", "-m", model, "--messages", messages)
+        self.assertIn("<|user|>\n\n\n \u4f60 the  <|end|>\n", transcript)
+        text = self.fixed_point(model, transcript, "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+        self.assertIn("<|user|>", text)
+        self.assertNotRegex(text, r"<\|user\|>\n")                       # they do take them along
+        self.assertEqual(text.count("<s>"), 1)
+
+    def test_field_case_2_with_the_rules_of_tokenizer_json(self):
+        folder = self.folder / "rules"
+        folder.mkdir()
+        for shape in ("llama", "qwen2"):
+            tokenizer = json.loads((PARITY / "tokenizer_json" / f"{shape}.json").read_text(encoding="utf-8"))
+            first = 1 + max(max(tokenizer["model"]["vocab"].values()), max(t["id"] for t in tokenizer["added_tokens"]))
+            for i, (content, left, right) in enumerate((("<|u|>", False, True), ("<|a|>", True, True), ("<|e|>", True, True))):
+                tokenizer["added_tokens"].append({"id": first + i, "content": content, "single_word": False, "lstrip": left,
+                                                  "rstrip": right, "normalized": False, "special": True})
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+            (folder / "config.json").write_text("{}")
+            text = "<|u|> \n  the heat \t<|e|>\n<|a|>\u3000 hi  <|e|> \n<|u|>\n\n<|e|>"
+            rest = self.fixed_point(folder, text, "<|u|>", "<|a|>", "<|e|>")
+            self.assertLess(len(rest), len(text))
 
     def test_field_case_3_one_character_again_and_again(self):
         for model in self.models:
@@ -67,12 +151,43 @@ class Tokenizing(harness.Case):
         for model in self.models:
             # The least of several, by turns: caches and clocks differ from run to run.
             bodies = (text(100_000), text(400_000))
-            turns = [[self.encode(model, body)[1] for body in bodies] for _ in range(7)]
+            turns = [[self.encode(model, body)[1] for body in bodies] for _ in range(5)]
             short, long = (min(times) for times in zip(*turns))
             self.assertLess(long, 5 * max(short, 0.005), model)
 
 
-class Prompts(harness.Case):
+class Prompts(Case):
+    def test_field_case_5_exactly_one_bos(self):
+        for add_bos in (True, False):
+            gguf = self.model(f"bos{add_bos}", tiny_gguf.chain, tiny_gguf.alphabet(), **{"tokenizer.ggml.add_bos_token": add_bos})
+            for model in (gguf, self.directory(gguf, f"bos{add_bos}-hf")):
+                for flags, expected in ((["-p", "hi"], 1), (["--raw", "-p", "<s>\n"], 1), (["--raw", "-p", "\n"], int(add_bos))):
+                    usage = self.json("run", "-m", model, "--json", "-n", 1, *flags)["usage"]
+                    # user, \n, h, i | end | \n | start | assistant (with "an" merged), \n: 2 + 7 + 1 + 1 + 9 beside BOS
+                    rest = 20 if flags[0] == "-p" else 1
+                    self.assertEqual(usage["prompt_tokens"] - rest, expected, (model, flags))
+
+    def test_field_case_7_null_content_beside_a_call(self):
+        contexts = json.loads((TEMPLATES / "conversations.json").read_text(encoding="utf-8"))
+        context = contexts["tool-call-null"]
+        self.assertEqual([m["role"] for m in context["messages"][1:3]], ["assistant", "tool"])
+        self.assertIsNone(context["messages"][1]["content"])
+        request = self.file("request.json", context)
+        calls = {"Qwen-Qwen2.5-7B-Instruct": '{"name": "get_weather", "arguments": {"place": "Zürich", "days": 2}}',
+                 "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": '"arguments": {"place": "Zürich", "days": 2}',
+                 "meta-llama-Llama-3.2-3B-Instruct": '{"name": "get_weather", "parameters": {"place": "Zürich", "days": 2}}',
+                 "mistralai-Mistral-Nemo-Instruct-2407": '"name": "get_weather", "arguments": {"place": "Zürich", "days": 2}'}
+        for name, call in calls.items():
+            model = self.folder / f"{name}.gguf"
+            source = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+            tiny_gguf.vocabulary_alone(model, tiny_gguf.Vocabulary(), source)
+            text = self.out("template", "-m", model, "--messages", request, "--eos-token", "</s>", "--now", "1783242487",
+                            env={"TZ": "UTC"})
+            goldens = json.loads((TEMPLATES / "goldens" / f"{name}.json").read_text(encoding="utf-8"))
+            self.assertEqual(text, goldens["tool-call-null"], name)
+            self.assertIn(call, text, name)
+            self.assertNotIn("None", text, name)
+
     def test_field_case_8_tools_reach_the_prompt_byte_for_byte(self):
         tools = [{"type": "function", "function": {
             "name": "f", "description": "a > b & c's é <tag>", "parameters": {"b": 1, "a": [True, None, 1.5], "c": {}}}}]
@@ -88,15 +203,139 @@ class Prompts(harness.Case):
         self.assertEqual(got, expected)
 
     def test_field_case_9_two_user_turns_in_a_row(self):
-        model = self.model("alternating", tiny_gguf.chain, tiny_gguf.alphabet(), template=tiny_gguf.ALTERNATING)
-        messages = self.folder / "twice.json"
-        messages.write_text(json.dumps([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]))
-        error = self.refused(2, "template", "-m", model, "--messages", messages)
-        self.assertIn("Conversation roles must alternate user/assistant/user/assistant/...", error)
+        message = "Conversation roles must alternate user/assistant/user/assistant/..."
+        alternating = self.model("alternating", tiny_gguf.chain, tiny_gguf.alphabet(), template=tiny_gguf.ALTERNATING)
+        gemma = self.folder / "gemma.gguf"
+        source = (TEMPLATES / "google-gemma-2-2b-it.jinja").read_text(encoding="utf-8")
+        tiny_gguf.vocabulary_alone(gemma, tiny_gguf.Vocabulary(), source)
+        messages = self.file("twice.json", [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}])
+        for model in (alternating, gemma):
+            self.assertIn(message, self.refused(2, "template", "-m", model, "--messages", messages))
+        self.assertIn(message, self.refused(2, "run", "-m", alternating, "--system", "s", "-p", "hi"))
 
 
-class Heads(harness.Case):
-    """Case 24. GGUF has no flag for it: a head that is not there is the embedding."""
+class Answers(Case):
+    def test_field_case_6_any_of_three_end_tokens(self):
+        # Names that nobody knows: only the files say that they end an answer.
+        control = ["<one>", "<two>", "<three>", "<four>", "<s>", "<|im_start|>", "<|im_end|>"]
+        vocab = tiny_gguf.Vocabulary(control, end="<three>")
+        for end in control[:4]:
+            follow = {**tiny_gguf.alphabet(end), end: "!", "!": "?", "?": "<three>"}
+            gguf = self.model(end[1:-1], tiny_gguf.chain, follow, vocab=vocab)
+            folder = self.directory(gguf, end[1:-1])
+            tiny_hf.edit_json(folder / "generation_config.json", eos_token_id=[vocab.ids["<one>"], vocab.ids["<two>"]])
+            tiny_hf.edit_json(folder / "config.json", eos_token_id=None)
+            self.assertEqual(json.loads((folder / "tokenizer_config.json").read_text())["eos_token"], "<three>")
+            back = self.folder / f"{end[1:-1]}-back.gguf"
+            self.out("convert", folder, back, "--type", "f32")
+            for model in (folder, back):
+                answer = self.json("run", "-m", model, "-p", "hi", "--json")
+                self.assertEqual(answer["text"], ALPHABET + ("" if end != "<four>" else "!?"), (model, end))
+                self.assertEqual(answer["finish_reason"], "stop")
+                self.assertEqual(self.out("run", "-m", model, "-p", "hi"), answer["text"] + "\n")
+
+    def pieces(self, *args):
+        """Each of the writes to stdout: a packet of its own."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            process = subprocess.Popen([harness.BIN, *map(str, args)], stdout=theirs,
+                                       env=harness.clean_environment(**self.env))
+            theirs.close()
+            out = []
+            while piece := ours.recv(1 << 16):
+                out.append(piece)
+            self.assertEqual(process.wait(), 0)
+        return out
+
+    def test_field_case_11_whole_characters(self):
+        # Pieces and bytes in turn: 你 and 🙂 are tokens, é, 😀 and 好 come a byte at a time.
+        vocab = tiny_gguf.SentencePiece(["\u4f60", "\U0001f642", "!"])
+        texts = {"whole": "é\u4f60\U0001f600\u597d\U0001f642!", "cut": "!é\u4f60"}
+        for name, text in texts.items():
+            ids = vocab.spell(text)
+            if name == "cut":                                          # ends within 😀
+                ids += [vocab.ids[f"<0x{byte:02X}>"] for byte in "\U0001f600".encode()[:3]]
+                text += "\ufffd"
+            follow = {vocab.ids["<0x0A>"]: ids[0], **dict(zip(ids, ids[1:])), ids[-1]: vocab.end}
+            model = self.model(name, tiny_gguf.chain, follow, vocab=vocab)
+            answer = self.json("run", "-m", model, "-p", "hi", "--json")
+            self.assertEqual((answer["tokens"], answer["text"]), (ids, text))
+            pieces = self.pieces("run", "-m", model, "-p", "hi")
+            self.assertEqual([piece.decode("utf-8") for piece in pieces], [*text, "\n"])
+
+    def test_field_case_11_byte_level(self):
+        text = "é\u4f60\U0001f600"
+        model = self.model("unicode", tiny_gguf.chain, tiny_gguf.sentence(text))
+        self.assertEqual([piece.decode("utf-8") for piece in self.pieces("run", "-m", model, "-p", "hi")], [*text, "\n"])
+        self.assertEqual(self.json("run", "-m", model, "-p", "hi", "--json")["text"], text)
+
+    def test_field_case_26_rows_without_a_token_and_a_token_without_a_row(self):
+        padded = self.model("padded", tiny_gguf.chain, tiny_gguf.alphabet(), padded_rows=47)
+        tokens = len(tiny_gguf.Vocabulary())
+        for model in (padded, self.directory(padded, "padded-hf")):
+            self.assertEqual(self.out("run", "-m", model, "-p", "hi"), ALPHABET + "\n")
+            # As likely as can be, and never chosen.
+            wild = self.json("run", "-m", model, "-p", "hi", "-n", 100, "--temp", 50, "--top-k", 0, "--top-p", 1, "--min-p", 0,
+                             "--ignore-eos", "--seed", 1, "--json")["tokens"]
+            self.assertEqual((len(wild), max(wild) < tokens), (100, True))
+            self.assertGreater(len(set(wild)), 50)
+        short = self.model("short", tiny_gguf.chain, tiny_gguf.alphabet(), missing_rows=1,
+                           **{"tokenizer.ggml.bos_token_id": None}, template="{{ messages[0]['content'] + '\\n' }}")
+        self.assertEqual(self.out("run", "-m", short, "-p", "hi"), ALPHABET + "\n")
+        error = self.refused(2, "run", "-m", short, "--raw", "-p", "<s>x", "--log-level", "error")
+        self.assertIn("<s>", error)
+
+
+class Damage(Case):
+    def test_field_case_22_cut_files(self):
+        whole = pathlib.Path(self.random()).read_bytes()
+        tensors = self.json("inspect", self.random(), "--json")["tensors"]
+        end = {}
+        for name in (tensor["name"] for tensor in tensors):            # the header's entry: name, dimensions, type, offset
+            at = whole.index(tiny_gguf.written(name)) + len(tiny_gguf.written(name))
+            count = int.from_bytes(whole[at:at + 4], "little")
+            dims = [int.from_bytes(whole[at + 4 + 8 * i:at + 12 + 8 * i], "little") for i in range(count)]
+            end[name] = int.from_bytes(whole[at + 8 + 8 * count:at + 16 + 8 * count], "little") + 4 * math.prod(dims)
+        start = len(whole) - max(end.values())
+        start -= start % 32 and 32 - start % 32                         # data are padded to 32 at the end, too
+        for cut, size in (("byte", len(whole) - 1), ("page", len(whole) - 4096), ("half", len(whole) // 2)):
+            path = self.folder / f"cut-{cut}.gguf"
+            path.write_bytes(whole[:size])
+            lost = {name for name, last in end.items() if start + last > size}
+            self.assertTrue(lost, cut)
+            for command in (("run", "-m", path, "-p", "hi"), ("convert", path, self.folder / "out.gguf", "--type", "f16")):
+                error = self.refused(1, *command)
+                self.assertIn(path.name, error)
+                self.assertTrue(any(f"'{name}'" in error or f" {name} " in error for name in lost), (cut, error, lost))
+
+    def test_field_case_23_shards_come_and_go(self):
+        model = self.random()
+        folder = self.directory(model, "shards", "--max-shard-size", "60KB")
+        shards = sorted(folder.glob("*.safetensors"))
+        self.assertGreater(len(shards), 2)
+        expected = self.tokens(model)
+        self.assertEqual(self.tokens(folder), expected)
+        # A stray shard with tensors of the same names: the index does not know it.
+        stray = folder / "model-00009-of-00009.safetensors"
+        tensors = tiny_hf.read_safetensors(shards[0])
+        stray.write_bytes(tiny_hf.safetensors({name: (t, shape, bytes(len(raw))) for name, (t, shape, raw) in tensors.items()}))
+        done = self.lithe("run", "-m", folder, "--raw", "-p", "hello", "-n", 12, "--temp", 0, "--ignore-eos", "--precision",
+                          "f32", "-ctk", "f32", "--json")
+        self.assertEqual(json.loads(done.stdout)["tokens"], expected)
+        self.assertIn(f"{stray.name} is no part of the model and ignored", done.stderr)
+        stray.unlink()
+        for shard in (shards[0], shards[-1]):
+            kept = shard.read_bytes()
+            shard.unlink()
+            self.assertIn(f"{shard.name} is missing", self.refused(1, "run", "-m", folder, "-p", "hi"))
+            shard.write_bytes(kept)
+        tensors.pop(sorted(tensors)[0])
+        shards[0].write_bytes(tiny_hf.safetensors(tensors))
+        self.assertRegex(self.refused(1, "run", "-m", folder, "-p", "hi"), f"{shards[0].name} holds no tensor")
+
+
+class Heads(Case):
+    """Case 24. GGUF has no flag for it: a head that is not there is the embedding. config.json has one."""
 
     def answer(self, model):
         done = self.lithe("run", "-m", model, "-p", "hello", "-n", 12, "--temp", 0, "--ignore-eos", "--json",
@@ -118,6 +357,49 @@ class Heads(harness.Case):
         for name in ("token_embd.weight", "output_norm.weight", "blk.1.attn_q.weight"):
             model = self.model("without-" + name, tiny_gguf.random_model, without=name)
             self.assertIn(name, self.refused(1, "run", "-m", model, "-p", "hi"))
+
+    def said(self, model):
+        done = self.lithe("run", "-m", model, "-p", "hello", "-n", 12, "--temp", 0, "--ignore-eos", "--json",
+                          "--log-level", "warning")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["tokens"], done.stderr
+
+    def test_field_case_24_config_json_ties(self):
+        tied = self.model("tied", tiny_gguf.random_model, tied=True)
+        folder = self.directory(tied, "tied-hf")
+        self.assertTrue(json.loads((folder / "config.json").read_text())["tie_word_embeddings"])
+        path = folder / "model.safetensors"
+        tensors = tiny_hf.read_safetensors(path)
+        embedding = tensors["model.embed_tokens.weight"]
+        expected = self.answer(tied)[0]
+        self.assertEqual(self.said(folder), (expected, ""))
+        path.write_bytes(tiny_hf.safetensors({**tensors, "lm_head.weight": embedding}))
+        tokens, said = self.answer(folder)
+        self.assertEqual(tokens, expected)
+        self.assertIn("lm_head.weight repeats model.embed_tokens.weight: one copy is kept", said)
+        self.assertEqual(self.said(folder), (expected, ""))             # nothing to warn of
+        other = (*embedding[:2], bytes(reversed(embedding[2])))
+        path.write_bytes(tiny_hf.safetensors({**tensors, "lm_head.weight": other}))
+        tokens, warning = self.said(folder)
+        self.assertEqual(tokens, expected)
+        self.assertEqual(warning.count("\n"), 1, warning)
+        self.assertIn("lm_head.weight differs from the embedding and is not used", warning)
+
+    def test_field_case_24_config_json_does_not_tie(self):
+        untied = self.model("untied", tiny_gguf.random_model)
+        folder = self.directory(untied, "untied-hf")
+        self.assertFalse(json.loads((folder / "config.json").read_text())["tie_word_embeddings"])
+        path = folder / "model.safetensors"
+        tensors = tiny_hf.read_safetensors(path)
+        self.assertEqual(self.said(folder)[0], self.answer(untied)[0])
+        head = tensors.pop("lm_head.weight")
+        path.write_bytes(tiny_hf.safetensors(tensors))
+        self.assertIn("lacks the tensor lm_head.weight", self.refused(1, "run", "-m", folder, "-p", "hi"))
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]  # the same bytes, stated as its own
+        path.write_bytes(tiny_hf.safetensors(tensors))
+        self.assertEqual(self.answer(folder)[0], self.answer(self.model("tied-alike", tiny_gguf.random_model, head=None,
+                                                                        without="output.weight"))[0])
+        self.assertNotEqual(head, tensors["lm_head.weight"])
 
 
 def forward(weights, ids, heads, kv_heads, head_dim, rotated, base=10000.0):
@@ -160,7 +442,7 @@ def forward(weights, ids, heads, kv_heads, head_dim, rotated, base=10000.0):
     return product("output.weight", norm(x))
 
 
-class HeadDim(harness.Case):
+class HeadDim(Case):
     def test_field_case_25_the_explicit_head_dim_wins(self):
         # hidden 640 over 4 heads would be 160.
         shape = dict(hidden=640, layers=1, heads=4, kv_heads=2, ffn=32, head_dim=256)
@@ -168,8 +450,11 @@ class HeadDim(harness.Case):
         kept = {}
         tiny_gguf.random_model(path, scale=0.06, keep=kept, **shape)
         prompt = "rope turns"
-        got = self.json("run", "-m", path, "--raw", "-p", prompt, "-n", 3, "--temp", 0, "--ignore-eos", "--precision", "f32",
-                        "-ctk", "f32", "--json")["tokens"]
+        got = self.tokens(path, prompt=prompt, n=3)
+        folder = self.directory(path, "wide-heads")
+        config = json.loads((folder / "config.json").read_text())
+        self.assertEqual((config["hidden_size"], config["num_attention_heads"], config["head_dim"]), (640, 4, 256))
+        self.assertEqual(self.tokens(folder, prompt=prompt, n=3), got)
         vocab = tiny_gguf.Vocabulary()
         ids = self.json("tokenize", "-m", path, "--json", prompt)["ids"]
         end = [vocab.ids[t] for t in ("<|im_end|>", "<|endoftext|>")]      # --ignore-eos: never chosen
@@ -181,29 +466,36 @@ class HeadDim(harness.Case):
         self.assertGreater(max(abs(a - b) for a, b in zip(logits[256], logits[160])), 0.1)   # the answer depends on it
 
 
-class Converting(harness.Case):
+class Converting(Case):
+    def same_as_dequantised(self, model):
+        """What the file's codes say and what the kernels make of them are the same numbers, so the same answer."""
+        plain = pathlib.Path(str(model) + ".f32.gguf")
+        self.out("convert", model, plain, "--type", "f32")
+        self.assertEqual(self.tokens(model), self.tokens(plain))
+
     def test_field_case_28_576_by_k_quants_of_256(self):
         model = self.model("odd", tiny_gguf.random_model, hidden=576, heads=9, kv_heads=3, ffn=256, layers=1)
-        expected = {"q4_k": ("Q5_0", 5.5), "q5_k": ("Q5_1", 6.0), "q6_k": ("Q8_0", 8.5)}
+        expected = {"q2_k": ("Q4_0", 4.5), "q3_k": ("Q4_0", 4.5), "q4_k": ("Q5_0", 5.5), "q5_k": ("Q5_1", 6.0),
+                    "q6_k": ("Q8_0", 8.5), "iq4_xs": ("IQ4_NL", 4.5), "tq1_0": ("Q4_0", 4.5), "tq2_0": ("Q4_0", 4.5)}
         for target, (instead, bits) in expected.items():
             out = self.folder / f"odd.{target}.gguf"
-            report = self.json("convert", model, out, "--type", target, "--json")
-            for tensor in report["tensors"]:
-                if tensor["name"] == "blk.0.attn_q.weight":              # rows of 576
-                    self.assertEqual((tensor["to"], tensor["bits_per_weight"]), (instead, bits))
-                    self.assertEqual(tensor["fallback_for"], target.upper())
-                if tensor["name"] == "blk.0.ffn_down.weight":            # rows of 256
-                    self.assertEqual(tensor["to"], target.upper())
-            answer = self.json("run", "-m", out, "-p", "hello", "-n", 8, "--temp", 0, "--ignore-eos", "--json")
-            self.assertEqual(len(answer["tokens"]), 8)
+            tensors = {t["name"]: t for t in self.json("convert", model, out, "--type", target, "--json")["tensors"]}
+            odd, even = tensors["blk.0.attn_q.weight"], tensors["blk.0.ffn_down.weight"]      # rows of 576 and of 256
+            self.assertEqual((odd["to"], odd["bits_per_weight"], odd["fallback_for"]), (instead, bits, target.upper()))
+            self.assertEqual((even["to"], even.get("fallback_for")), (target.upper(), None))
+            for tensor in tensors.values():
+                self.assertEqual(tensor["bits_per_weight"], 8 * tensor["bytes"] / math.prod(tensor["shape"]), tensor)
+            if target in ("q4_k", "q6_k", "iq4_xs"):
+                self.same_as_dequantised(out)
 
-    def test_field_case_28_192_runs_in_blocks_of_32_exactly(self):
+    def test_field_case_28_192_by_blocks_of_32_and_of_256(self):
         model = self.model("narrow", tiny_gguf.random_model, hidden=192, heads=3, kv_heads=3, ffn=160, layers=1)
-        out = self.folder / "narrow.q8_0.gguf"
-        report = self.json("convert", model, out, "--type", "q8_0", "--json")
-        self.assertFalse([t["name"] for t in report["tensors"] if "fallback_for" in t])
-        ask = lambda m: self.json("run", "-m", m, "-p", "hello", "-n", 8, "--temp", 0, "--ignore-eos", "--json")["tokens"]
-        self.assertEqual(len(ask(out)), 8)
+        for target, odd in (("q8_0", None), ("q4_0", None), ("q4_k", "Q4_K")):
+            out = self.folder / f"narrow.{target}.gguf"
+            report = self.json("convert", model, out, "--type", target, "--json")
+            self.assertEqual({t.get("fallback_for") for t in report["tensors"] if len(t["shape"]) == 2 and
+                              t["name"].startswith("blk")}, {odd})
+            self.same_as_dequantised(out)
 
 
 if __name__ == "__main__":

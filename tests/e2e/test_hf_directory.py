@@ -1,19 +1,9 @@
 """Hugging Face directories as a user meets them: what is in them, and what is wrong with them."""
 import json
 import pathlib
-import struct
 
 import harness
-
-
-def safetensors(tensors, metadata=None):
-    """tensors: {name: (type, shape, bytes)}"""
-    header, data = {"__metadata__": metadata or {"format": "pt"}}, b""
-    for name, (dtype, shape, raw) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
+from tiny_hf import safetensors
 
 
 class HfDirectory(harness.Case):

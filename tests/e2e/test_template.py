@@ -1,7 +1,10 @@
 import json
 import pathlib
+import shutil
+import tempfile
 
 import harness
+import tiny_gguf
 
 TEMPLATES = pathlib.Path(__file__).resolve().parent.parent / "parity" / "templates"
 MESSAGES = [{"role": "user", "content": "Zürich > <|im_end|>?"}]
@@ -39,18 +42,82 @@ class Template(harness.Case):
         self.assertIn(MESSAGES[0]["content"], text)
         self.assertEqual(text, self.out("template", self.alphabet(), "--messages", "-", stdin=json.dumps(MESSAGES)))
 
-    def test_hugging_face_folder(self):
-        shapes = TEMPLATES.parent / "tokenizer_json"
-        (self.folder / "tokenizer.json").write_bytes((shapes / "llama.json").read_bytes())
-        self.file("config.json", {})
-        self.file("tokenizer_config.json", {"bos_token": "<s>", "chat_template": [
+    def directory(self, **files):
+        """A folder with a vocabulary and these texts (by their names, __ for / and _DOT_ for the dot)."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        shutil.copy(TEMPLATES.parent / "tokenizer_json" / "llama.json", folder / "tokenizer.json")
+        (folder / "config.json").write_text("{}")
+        for name, value in files.items():
+            path = folder / name.replace("__", "/").replace("_DOT_", ".")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+        return folder
+
+    def test_each_template_from_wherever_a_directory_keeps_it(self):
+        contexts = json.loads((TEMPLATES / "conversations.json").read_text(encoding="utf-8"))
+        cases = ("tool-call-null", "list-content", "two-users-closed")
+        requests = {case: self.file(f"{case}.json", contexts[case]) for case in cases}
+        equal = errors = 0
+        for number, path in enumerate(sorted(TEMPLATES.glob("*.jinja"))):
+            source = path.read_bytes().decode("utf-8")
+            goldens = json.loads((TEMPLATES / "goldens" / f"{path.stem}.json").read_text(encoding="utf-8"))
+            other = "{{ raise_exception('not this one') }}"
+            places = (
+                {"tokenizer_config_DOT_json": {"chat_template": source}},
+                {"tokenizer_config_DOT_json": {"chat_template": [{"name": "default", "template": source},
+                                                                 {"name": "rag", "template": other}]}},
+                {"chat_template_DOT_jinja": source, "tokenizer_config_DOT_json": {"chat_template": other}},
+                {"chat_template_DOT_json": {"chat_template": source}, "tokenizer_config_DOT_json": {"chat_template": other}},
+                {"additional_chat_templates__default_DOT_jinja": source})
+            vocabulary = self.folder / f"{number}.gguf"
+            tiny_gguf.vocabulary_alone(vocabulary, tiny_gguf.Vocabulary(), source)
+            # Each place in turn, so that every template is read from two of them and every place gets four templates or more.
+            for model in (self.directory(**places[number % len(places)]), vocabulary):
+                for case in cases:
+                    done = self.lithe("template", "-m", model, "--messages", requests[case], "--bos-token", "<s>", "--eos-token",
+                                      "</s>", "--now", NOW, env={"TZ": "UTC"})
+                    golden = goldens[case]
+                    if isinstance(golden, str):
+                        self.assertEqual((done.returncode, done.stdout), (0, golden), (path.stem, model, case, done.stderr))
+                        equal += 1
+                    else:
+                        self.assertEqual((done.returncode, done.stdout), (2, ""), (path.stem, model, case))
+                        self.assertTrue(done.stderr.rstrip("\n").endswith(golden["message"]), (done.stderr, golden))
+                        errors += 1
+        print(f"[ counts ] templates of directories and vocabularies: {equal} renderings and {errors} errors equal")
+        self.assertGreater(errors, 10)
+
+    def test_named_templates(self):
+        listed = {"tokenizer_config_DOT_json": {"bos_token": "<s>", "chat_template": [
             {"name": "default", "template": "{{ bos_token }}{{ messages[0]['content'] }}"},
-            {"name": "rag", "template": "{% generation %}{{ documents | length }}{% endgeneration %}"}]})
-        request = self.file("request.json", {"messages": MESSAGES, "documents": [1, 2]})
-        self.assertEqual(self.out("template", "-m", self.folder, "--messages", request), "<s>" + MESSAGES[0]["content"])
-        self.assertEqual(self.out("template", "-m", self.folder, "--template-name", "rag", "--messages", request), "2")
-        message = self.refused(1, "template", "-m", self.folder, "--template-name", "no", "--messages", request)
-        self.assertIn("it has rag", message)
+            {"name": "tool_use", "template": "tools: {{ tools | length }}"},
+            {"name": "rag", "template": "{% generation %}{{ documents | length }}{% endgeneration %}"}]}}
+        filed = {"tokenizer_config_DOT_json": {"bos_token": "<s>", "chat_template": [{"name": "gone", "template": "gone"}]},
+                 "chat_template_DOT_jinja": "{{ bos_token }}{{ messages[0]['content'] }}",
+                 "additional_chat_templates__tool_use_DOT_jinja": "tools: {{ tools | length }}",
+                 "additional_chat_templates__rag_DOT_jinja": "{{ documents | length }}",
+                 "additional_chat_templates__README_DOT_md": "no template"}
+        plain = self.file("request.json", {"messages": MESSAGES, "documents": [1, 2]})
+        tools = self.file("tools.json", {"messages": MESSAGES, "documents": [1, 2], "tools": [{}, {}, {}]})
+        for folder in (self.directory(**listed), self.directory(**filed)):
+            gguf = folder / "vocabulary.gguf"
+            for model in (folder, gguf):
+                if model == gguf:       # the same keys as a file's
+                    vocab = tiny_gguf.Vocabulary()
+                    tiny_gguf.vocabulary_alone(gguf, vocab, "{{ bos_token }}{{ messages[0]['content'] }}", **{
+                        "tokenizer.chat_templates": ["rag", "tool_use"], "tokenizer.chat_template.rag": "{{ documents | length }}",
+                        "tokenizer.chat_template.tool_use": "tools: {{ tools | length }}"})
+                render = lambda request, *flags: self.out("template", "-m", model, "--messages", request, *flags)
+                self.assertEqual(render(plain), "<s>" + MESSAGES[0]["content"])
+                self.assertEqual(render(tools), "tools: 3")           # as Transformers chooses
+                self.assertEqual(render(plain, "--tools", self.file("t.json", [])), "tools: 0")
+                self.assertEqual(render(tools, "--template-name", "default"), "<s>" + MESSAGES[0]["content"])
+                self.assertEqual(render(tools, "--template-name", "rag"), "2")
+                message = self.refused(1, "template", "-m", model, "--template-name", "no", "--messages", plain)
+                self.assertIn("no chat template is called 'no'; it has rag, tool_use", message)
+        bare = self.directory(tokenizer_config_DOT_json={"chat_template": [{"name": "rag", "template": "x"}]})
+        self.assertIn("no chat template without a name; it has rag", self.refused(1, "template", "-m", bare, "--messages", plain))
+        self.assertIn("has no chat template\n", self.refused(1, "template", "-m", self.directory(), "--messages", plain))
 
     def test_marks_what_the_user_wrote(self):
         source = self.file("t.jinja", "<|im_start|>{{ messages[0].content }}<|im_end|>{{ word }}")

@@ -40,16 +40,53 @@ CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>"]
 
 
 class Vocabulary:
-    def __init__(self):
-        self.tokens = byte_alphabet() + [m.replace(" ", "") for m in MERGES] + CONTROL
-        self.types = [1] * (256 + len(MERGES)) + [3] * len(CONTROL)
+    """Byte-level BPE."""
+
+    def __init__(self, control=CONTROL, end="<|im_end|>"):
+        self.tokens = byte_alphabet() + [m.replace(" ", "") for m in MERGES] + control
+        self.types = [1] * (256 + len(MERGES)) + [3] * len(control)
         self.ids = {t: i for i, t in enumerate(self.tokens)}
+        self.end = self.ids[end]
 
     def __len__(self):
         return len(self.tokens)
 
+    def keys(self):
+        return {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": self.tokens,
+                "tokenizer.ggml.token_type": self.types, "tokenizer.ggml.merges": MERGES,
+                "tokenizer.ggml.bos_token_id": self.ids["<s>"], "tokenizer.ggml.eos_token_id": self.end,
+                "tokenizer.ggml.add_bos_token": False}
 
-def _string(text):
+
+class SentencePiece:
+    """Scores, and a token for each byte: what no piece spells falls back to them."""
+    control = ["<s>", "<|im_start|>", "<|im_end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
+    letters = ["\u2581", "i", "h", "e", "t", "th", "the", "\u2581the"]
+
+    def __init__(self, pieces=(), end="<|im_end|>"):
+        words = self.letters + list(pieces)
+        self.tokens = ["<unk>"] + self.control + [f"<0x{byte:02X}>" for byte in range(256)] + words
+        self.types = [2] + [3] * len(self.control) + [6] * 256 + [1] * len(words)
+        self.scores = [0.0] * (len(self.tokens) - len(words)) + [float(i - 100) for i in range(len(words))]
+        self.ids = {t: i for i, t in enumerate(self.tokens)}
+        self.end = self.ids[end]
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def spell(self, text):
+        """Ids of a text: pieces where there are some for a character, else bytes."""
+        return [id for c in text for id in
+                ([self.ids[c]] if c in self.ids else [self.ids[f"<0x{byte:02X}>"] for byte in c.encode("utf-8")])]
+
+    def keys(self):
+        return {"tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default", "tokenizer.ggml.tokens": self.tokens,
+                "tokenizer.ggml.scores": self.scores, "tokenizer.ggml.token_type": self.types,
+                "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.bos_token_id": self.ids["<s>"],
+                "tokenizer.ggml.eos_token_id": self.end}
+
+
+def written(text):
     data = text.encode("utf-8")
     return struct.pack("<Q", len(data)) + data
 
@@ -62,9 +99,11 @@ def _value(value):
     if isinstance(value, float):
         return struct.pack("<If", FLOAT32, value)
     if isinstance(value, str):
-        return struct.pack("<I", STRING) + _string(value)
+        return struct.pack("<I", STRING) + written(value)
     if value and isinstance(value[0], str):
-        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(_string(v) for v in value)
+        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(written(v) for v in value)
+    if value and isinstance(value[0], float):
+        return struct.pack("<IIQ", ARRAY, FLOAT32, len(value)) + struct.pack(f"<{len(value)}f", *value)
     return struct.pack("<IIQ", ARRAY, INT32, len(value)) + struct.pack(f"<{len(value)}i", *value)
 
 
@@ -72,14 +111,14 @@ def write_gguf(path, metadata, tensors):
     """tensors: [(name, dims in GGUF order, flat list of floats)]."""
     out = struct.pack("<IIQQ", 0x46554747, 3, len(tensors), len(metadata))
     for key, value in metadata.items():
-        out += _string(key) + _value(value)
+        out += written(key) + _value(value)
     offset, data = 0, b""
     for name, dims, values in tensors:
         count = 1
         for dim in dims:
             count *= dim
         assert count == len(values), name
-        out += _string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, F32, len(data))
+        out += written(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, F32, len(data))
         data += struct.pack(f"<{count}f", *values)
         data += b"\0" * (-len(data) % 32)
     out += b"\0" * (-len(out) % 32)
@@ -94,10 +133,7 @@ def metadata(vocab, hidden, layers, heads, kv_heads, ffn, context, template=TEMP
         "llama.feed_forward_length": ffn, "llama.attention.head_count": heads,
         "llama.attention.head_count_kv": kv_heads, "llama.rope.freq_base": 10000.0,
         "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.vocab_size": len(vocab),
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": vocab.tokens,
-        "tokenizer.ggml.token_type": vocab.types, "tokenizer.ggml.merges": MERGES,
-        "tokenizer.ggml.bos_token_id": vocab.ids["<s>"], "tokenizer.ggml.eos_token_id": vocab.ids["<|im_end|>"],
-        "tokenizer.ggml.add_bos_token": False,
+        **vocab.keys(),
     }
     if template:
         meta["tokenizer.chat_template"] = template
@@ -120,13 +156,18 @@ def layer_tensors(i, hidden, heads, kv_heads, head_dim, ffn, fill):
     ]
 
 
-def chain(path, follow, template=TEMPLATE, context=256, padded_rows=0, missing_rows=0, drop_head=False, **meta):
-    """follow: {token text or byte: next one}; what is not named goes to <|im_end|>."""
-    vocab = Vocabulary()
+def vocabulary_alone(path, vocab, template=None, **meta):
+    """A file without tensors."""
+    write_gguf(path, metadata(vocab, 64, 2, 4, 2, 96, 512, template, **meta), [])
+
+
+def chain(path, follow, template=TEMPLATE, context=256, padded_rows=0, missing_rows=0, drop_head=False, vocab=None, **meta):
+    """follow: {token's text, or id: next one}; what is not named goes to the vocabulary's end."""
+    vocab = vocab or Vocabulary()
     rows = len(vocab) + padded_rows - missing_rows
     hidden = (len(vocab) + 31) // 32 * 32
     token = lambda t: t if isinstance(t, int) else vocab.ids[t]
-    end = vocab.ids["<|im_end|>"]
+    end = vocab.end
     head = [0.0] * (rows * hidden)
     successor = {token(a): token(b) for a, b in follow.items()}
     for t in range(len(vocab)):

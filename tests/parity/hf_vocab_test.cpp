@@ -37,7 +37,10 @@ constexpr const char* kWords = R"({"version":"1.0","added_tokens":[
 Result<formats::Metadata> read(const Files& files) {
   const fs::path folder = fs::temp_directory_path() / ("lithe_hf_vocab_" + std::to_string(::getpid()));
   fs::create_directories(folder);
-  for (const auto& [name, text] : files) std::ofstream(folder / name, std::ios::binary) << text;
+  for (const auto& [name, text] : files) {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << text;
+  }
   const auto directory = formats::HfDirectory::open(folder, formats::HfDirectory::Parts::text_only);
   formats::MetadataBuilder keys;
   const Status status = directory.ok() ? add_hf_vocabulary(*directory, keys) : directory.status();
@@ -121,6 +124,17 @@ TEST(HfVocabulary, TemplatesHaveNamesAndAnOrder) {
   EXPECT_EQ(text_of(keys_of(files), "tokenizer.chat_template"), "from json");
   files["chat_template.jinja"] = "from jinja";
   EXPECT_EQ(text_of(keys_of(files), "tokenizer.chat_template"), "from jinja");
+  EXPECT_FALSE(keys_of(files).contains("tokenizer.chat_templates"));  // all of the list is out of date
+  files["additional_chat_templates/tool_use.jinja"] = "for tools";
+  EXPECT_THAT(*keys_of(files).string_array("tokenizer.chat_templates"), ElementsAre("tool_use"));
+  const auto chosen = [&](std::string_view name, bool tools) {
+    return std::string(**chat_template(keys_of(files), name, tools));
+  };
+  EXPECT_EQ(chosen("", false), "from jinja");
+  EXPECT_EQ(chosen("", true), "for tools");
+  EXPECT_EQ(chosen("default", true), "from jinja");
+  EXPECT_EQ(chat_template(keys_of(files), "rag").status().message(),
+            "no chat template is called 'rag'; it has tool_use");
 }
 
 TEST(HfVocabulary, WhatIsMissingOrUnknownIsNamed) {

@@ -185,12 +185,6 @@ Status HfModel::list_tensors() {
 Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, std::size_t layer,
                                                       std::int64_t expert) const {
   const std::string name = expert_name(layer_name(entry.hf, static_cast<std::int64_t>(layer)), expert);
-  if (entry.presence == Presence::tied && spec_.tied_head) {
-    if (directory_.find_tensor(name) != nullptr) {
-      log_warning("{} is not used: config.json ties the head to the embedding", name);
-    }
-    return static_cast<const SafetensorsTensor*>(nullptr);
-  }
   const auto look_up = [&](std::string_view one) -> const SafetensorsTensor* {
     if (const auto* found = directory_.find_tensor(one)) return found;
     for (const auto& [now, before] :
@@ -239,10 +233,31 @@ Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_
   return {};
 }
 
+// The head is the embedding, and one beside it (field case 24) is left: with a warning where it is another one.
+Status HfModel::leave_tied_head(const WeightEntry& head) {
+  const SafetensorsTensor* beside = directory_.find_tensor(head.hf);
+  const auto embedding = std::ranges::find(table_, Role::embedding, &WeightEntry::role);
+  if (beside == nullptr || embedding == table_.end()) return {};
+  LITHE_ASSIGN_OR_RETURN(const SafetensorsTensor* shared, find_source(*embedding, 0, 0));
+  claimed_.push_back(beside->name);
+  const bool same = shared != nullptr && shared->type_name == beside->type_name &&
+                    std::ranges::equal(shared->data, beside->data);
+  if (same) {
+    log_info("{} repeats {}: one copy is kept", beside->name, shared->name);
+  } else {
+    log_warning("{} differs from the embedding and is not used: config.json ties the two", beside->name);
+  }
+  return {};
+}
+
 // Without a source: the model does without.
 Result<HfModel::Piece> HfModel::find_piece(std::size_t entry, std::size_t layer, std::int64_t expert) {
   const WeightEntry& row = table_[entry];
   const LayerSpec& shape = spec_.layers[layer];
+  if (row.presence == Presence::tied && spec_.tied_head) {
+    LITHE_RETURN_IF_ERROR(leave_tied_head(row));
+    return Piece{};
+  }
   LITHE_ASSIGN_OR_RETURN(const SafetensorsTensor* source, find_source(row, layer, expert));
   if (source == nullptr) return Piece{};
   const Place place = place_of(table_, entry, &WeightEntry::hf, spec_, shape);

@@ -70,6 +70,7 @@ class HfModel final : public formats::ModelFile {
   Result<Piece> find_piece(std::size_t entry, std::size_t layer, std::int64_t expert);
   Result<const formats::SafetensorsTensor*> find_source(const WeightEntry& entry, std::size_t layer,
                                                         std::int64_t expert) const;
+  Status leave_tied_head(const WeightEntry& head);
   Status check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const;
   void add_tensor(std::string name, DType dtype, std::vector<std::uint64_t> dims, Recipe recipe);
   std::optional<std::span<const std::byte>> as_stored(const Recipe& recipe, std::uint64_t slice,

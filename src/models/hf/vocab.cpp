@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -312,33 +313,39 @@ void add_end_ids(const Texts& texts, const Vocabulary& vocabulary, formats::Meta
   if (ends.size() > 1) out.add(std::string(kEndIds), ends);
 }
 
-/// One template, or a list of templates with names, of which "default" is the plain one.
-void add_templates(const Json& templates, formats::MetadataBuilder& out) {
-  if (templates.is_string()) return out.add("tokenizer.chat_template", templates.get<std::string>());
+using Templates = std::map<std::string, std::string>;  // by name; "default" is the plain one
+
+/// One template, or a list of templates with names.
+void take_templates(const Json& templates, Templates& out) {
+  if (templates.is_string()) out["default"] = templates.get<std::string>();
   if (!templates.is_array()) return;
-  std::vector<std::string> names;
   for (const Json& entry : templates) {
     const std::string name(string_of(entry, "name")), text(string_of(entry, "template"));
-    if (name.empty() || text.empty()) continue;
-    if (name == "default") {
-      out.add("tokenizer.chat_template", text);
-    } else {
-      names.push_back(name);
-      out.add("tokenizer.chat_template." + name, text);
-    }
+    if (!name.empty() && !text.empty()) out[name] = text;
   }
-  if (!names.empty()) out.add("tokenizer.chat_templates", names);
 }
 
+/// Files of their own stand in place of what tokenizer_config.json holds, all of it.
 Status add_chat_templates(const formats::HfDirectory& directory, const Json& tokenizer_config,
                           formats::MetadataBuilder& out) {
-  if (const Json* templates = find_member(tokenizer_config, "chat_template")) add_templates(*templates, out);
+  Templates templates;
+  if (const Json* listed = find_member(tokenizer_config, "chat_template")) take_templates(*listed, templates);
   LITHE_ASSIGN_OR_RETURN(const auto json, directory.json(HfText::chat_template_json));
   if (json) {
-    if (const Json* templates = find_member(*json, "chat_template")) add_templates(*templates, out);
+    if (const Json* listed = find_member(*json, "chat_template")) take_templates(*listed, templates);
   }
   LITHE_ASSIGN_OR_RETURN(auto jinja, directory.text(HfText::chat_template_jinja));
-  if (jinja) out.add("tokenizer.chat_template", std::move(*jinja));
+  LITHE_ASSIGN_OR_RETURN(auto more, directory.additional_templates());
+  if (jinja || !more.empty()) templates.clear();
+  if (jinja) templates["default"] = std::move(*jinja);
+  for (auto& [name, text] : more) templates[name] = std::move(text);
+  std::vector<std::string> names;
+  for (auto& [name, text] : templates) {
+    const bool plain = name == "default";
+    if (!plain) names.push_back(name);
+    out.add(plain ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, std::move(text));
+  }
+  if (!names.empty()) out.add("tokenizer.chat_templates", std::move(names));
   return {};
 }
 

@@ -156,10 +156,18 @@ TEST_F(HfDirectoryTest, BoundsItsTexts) {
   write("tokenizer_config.json", R"({"bos_token":"<s>"})");
   write("chat_template.jinja", "{{ x }}");
   write("generation_config.json", "{");
+  std::filesystem::create_directory(folder_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "{{ tools }}");
+  write("additional_chat_templates/rag.jinja", "{{ documents }}");
+  write("additional_chat_templates/README.md", "no template");
   const auto model = open();
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ((*model->json(HfText::tokenizer_config))->at("bos_token"), "<s>");
   EXPECT_EQ(**model->text(HfText::chat_template_jinja), "{{ x }}");
+  using Named = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(*model->additional_templates(), (Named{{"rag", "{{ documents }}"}, {"tool_use", "{{ tools }}"}}));
+  for (int i = 0; i < 64; ++i) write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
+  EXPECT_EQ(model->additional_templates().status().code(), Code::unsupported);
   EXPECT_EQ(*model->text(HfText::tokenizer_json), std::nullopt);
   EXPECT_EQ(*model->json(HfText::added_tokens), std::nullopt);
   const auto damaged = model->json(HfText::generation_config);

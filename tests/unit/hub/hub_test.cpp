@@ -92,6 +92,10 @@ TEST(Select, ChoosesWhatBelongsToSafetensors) {
                    {}),
             "config.json,model.safetensors,tokenizer.model:");
   EXPECT_EQ(chosen({"consolidated.safetensors", "params.json"}, {}), "consolidated.safetensors,params.json:");
+  EXPECT_EQ(chosen({"1_Pooling/config.json", "2_Dense/config.json", "additional_chat_templates/rag.jinja",
+                    "additional_chat_templates/x.md", "model.safetensors", "onnx/config.json"},
+                   {}),
+            "1_Pooling/config.json,additional_chat_templates/rag.jinja,model.safetensors:");
   EXPECT_EQ(chosen({"pytorch_model.bin", "config.json"}, {}), "unsupported");
   EXPECT_EQ(chosen({"README.md"}, {}), "not found");
   EXPECT_EQ(chosen({}, {}), "not found");
