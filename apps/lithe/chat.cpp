@@ -383,7 +383,7 @@ Status chat(const ChatFlags& flags) {
   LITHE_ASSIGN_OR_RETURN(EngineOptions engine_options, flags.engine.options());
   LITHE_ASSIGN_OR_RETURN(Request base, flags.sampling.request());
   engine_options.warm_prefixes = 1;  // the conversation so far
-  LITHE_ASSIGN_OR_RETURN(const auto model, flags.model.load());
+  LITHE_ASSIGN_OR_RETURN(const auto model, flags.model.load(flags.engine.max_model_len));
   if (!model->info().has_chat_template) {
     return invalid("{} has no chat template: give one with --chat-template-file", model->info().path);
   }

@@ -26,7 +26,7 @@ Status write_logits(const EvalFlags& flags) {
   if (flags.logits_out.empty()) return invalid("--ids needs --logits-out FILE");
   if (!flags.text.empty()) return invalid("--ids and --text exclude each other");
   LITHE_ASSIGN_OR_RETURN(const auto values, parse_list("--ids", flags.ids, 0, INT32_MAX));
-  LITHE_ASSIGN_OR_RETURN(const ModelOptions options, flags.model.options());
+  LITHE_ASSIGN_OR_RETURN(const ModelOptions options, flags.model.options(std::ssize(values)));
   LITHE_ASSIGN_OR_RETURN(const std::string path, flags.model.path());
   LITHE_ASSIGN_OR_RETURN(const auto model, engine::LoadedModel::load(path, options));
   return engine::write_logits(*model, std::vector<std::int32_t>(values.begin(), values.end()),
@@ -77,7 +77,7 @@ Status eval(EvalFlags& flags) {
   if (flags.text.empty()) return invalid("nothing to score: give --text FILE, or --ids with --logits-out");
   flags.options.protocol = flags.protocol == "full" ? engine::Protocol::full : engine::Protocol::half;
   LITHE_ASSIGN_OR_RETURN(const std::string text, read_file(flags.text, std::size_t{1} << 32));
-  LITHE_ASSIGN_OR_RETURN(const ModelOptions options, flags.model.options());
+  LITHE_ASSIGN_OR_RETURN(const ModelOptions options, flags.model.options(flags.options.ctx));
   LITHE_ASSIGN_OR_RETURN(const std::string path, flags.model.path());
   LITHE_ASSIGN_OR_RETURN(const auto model, engine::LoadedModel::load(path, options));
   watch_interrupts();

@@ -136,8 +136,9 @@ Result<std::string> ModelFlags::path() const {
   return not_found("there is no model {}: neither a file, nor in {}", printable(model, 400), cache);
 }
 
-Result<ModelOptions> ModelFlags::options() const {
+Result<ModelOptions> ModelFlags::options(std::int64_t context) const {
   ModelOptions out;
+  out.context = context;
   out.threads = threads;
   out.check_tensors = check_tensors;
   out.f32_activations = precision == "f32";
@@ -165,8 +166,8 @@ Result<ModelOptions> ModelFlags::options() const {
   return out;
 }
 
-Result<std::shared_ptr<Model>> ModelFlags::load() const {
-  LITHE_ASSIGN_OR_RETURN(const ModelOptions model_options, options());
+Result<std::shared_ptr<Model>> ModelFlags::load(std::int64_t context) const {
+  LITHE_ASSIGN_OR_RETURN(const ModelOptions model_options, options(context));
   LITHE_ASSIGN_OR_RETURN(const std::string file, path());
   return Model::load(file, model_options);
 }

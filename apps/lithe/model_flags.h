@@ -24,9 +24,10 @@ struct ModelFlags {
   /// A path as given, a name in the model cache or in the hub's, or the default model when nothing was given. not_found says how to
   /// get one.
   Result<std::string> path() const;
-  Result<ModelOptions> options() const;
+  /// context: see ModelOptions.
+  Result<ModelOptions> options(std::int64_t context = 0) const;
   /// path() and options() together.
-  Result<std::shared_ptr<Model>> load() const;
+  Result<std::shared_ptr<Model>> load(std::int64_t context = 0) const;
 };
 
 /// Length, batch, cache memory.

@@ -87,7 +87,7 @@ std::string as_json(const Completion& done, const ModelInfo& info) {
 
 Status run(const RunFlags& flags) {
   LITHE_ASSIGN_OR_RETURN(const EngineOptions engine_options, flags.engine.options());
-  LITHE_ASSIGN_OR_RETURN(const auto model, flags.model.load());
+  LITHE_ASSIGN_OR_RETURN(const auto model, flags.model.load(flags.engine.max_model_len));
   LITHE_ASSIGN_OR_RETURN(Engine engine, Engine::create(model, engine_options));
   LITHE_ASSIGN_OR_RETURN(const Request request, make_request(flags, *model));
 

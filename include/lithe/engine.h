@@ -36,6 +36,8 @@ struct ModelOptions {
   KvType kv_type = KvType::automatic;  // automatic: f16
   bool check_tensors = false;          // look for NaN and Inf while loading
   std::string chat_template;           // overrides the file's; empty: the file's own
+  std::int64_t context =
+      0;  // the longest that a run may get, on which some rotary scalings depend; 0: the trained length
 };
 
 /// What a loaded model is. Bytes are exact, not estimates.

@@ -210,10 +210,7 @@ Engine::~Engine() = default;
 Result<Engine> Engine::create(std::shared_ptr<Model> model, const EngineOptions& options) {
   LITHE_RETURN_IF_ERROR(check_options(options));
   engine::LoadedModel& loaded = *model->impl().loaded;
-  if (!loaded.model().spec().causal) {
-    return unsupported("{} is an encoder, which writes no text: `lithe embed` and `lithe rerank` are for it",
-                       model->info().path);
-  }
+  LITHE_RETURN_IF_ERROR(engine::check_writes_text(loaded));
   LITHE_ASSIGN_OR_RETURN(const Sizes sizes, size_pool(loaded, options));
   if (sizes.length > loaded.info().context) {
     log_warning("a context of {} tokens is longer than the {} this model was trained on", sizes.length,

@@ -184,6 +184,7 @@ double Evaluation::kl_quantile(double q) const {
 
 Result<Evaluation> evaluate(LoadedModel& model, std::string_view text, const EvaluateOptions& options,
                             OnWindow on_window) {
+  LITHE_RETURN_IF_ERROR(check_writes_text(model));
   if (!options.state.empty() && !options.save_reference.empty()) {
     return invalid("--save-logits cannot go on where an earlier run stopped: leave out --state");
   }
@@ -246,6 +247,7 @@ Result<Evaluation> evaluate(LoadedModel& model, std::string_view text, const Eva
 }
 
 Status write_logits(LoadedModel& model, std::span<const std::int32_t> tokens, const std::string& path) {
+  LITHE_RETURN_IF_ERROR(check_writes_text(model));
   const std::int64_t vocab = model.model().spec().vocab;
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count == 0) return invalid("no tokens given");

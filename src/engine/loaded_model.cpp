@@ -19,6 +19,7 @@ models::ModelOptions model_options(const ModelOptions& options, const kernels::K
   models::ModelOptions out;
   out.kernels = kernels;
   out.check_tensors = options.check_tensors;
+  out.context = options.context;
   if (options.f32_activations) out.precision = models::Precision::f32;
   switch (options.attention) {
     case AttentionKind::flash:
@@ -58,6 +59,8 @@ Status LoadedModel::load_parts(const std::string& path, const ModelOptions& opti
   if (options.threads < 0 || options.threads > 1024) {
     return invalid("threads is {}: it must lie in [1, 1024], or 0 = as many as are free", options.threads);
   }
+  if (options.context < 0)
+    return invalid("context is {}: it must be positive, or 0 = the trained length", options.context);
   LITHE_ASSIGN_OR_RETURN(kernels_, kernels::default_kernel_table());
   LITHE_ASSIGN_OR_RETURN(const auto opened, models::open_model(path));
   const formats::ModelFile& file = *opened;
@@ -149,6 +152,12 @@ Result<std::vector<std::int32_t>> LoadedModel::encode_chat(std::span<const Messa
   for (const Message& message : messages)
     list.push_back({{"role", message.role}, {"content", message.content}});
   return encode_chat(list);
+}
+
+Status check_writes_text(const LoadedModel& model) {
+  if (model.model().spec().causal) return {};
+  return unsupported("{} is an encoder, which writes no text: `lithe embed` and `lithe rerank` are for it",
+                     model.info().path);
 }
 
 Status check_scratch(const LoadedModel& model, const models::StepShape& step, std::uint64_t available) {

@@ -51,6 +51,9 @@ class LoadedModel {
   Status template_fault_;  // why template_ is empty although the file has one
 };
 
+/// unsupported: an encoder, which has no next token to tell.
+Status check_writes_text(const LoadedModel& model);
+
 /// Refuses a step whose scratch does not fit into `available` bytes: says how much it needs, and what lowers that.
 Status check_scratch(const LoadedModel& model, const models::StepShape& step, std::uint64_t available);
 

@@ -146,6 +146,7 @@ std::vector<double> Speed::rates() const {
 }
 
 Result<Speed> measure(LoadedModel& model, const SpeedTest& test, FunctionRef<bool()> keep_going) {
+  LITHE_RETURN_IF_ERROR(check_writes_text(model));
   const std::int64_t length = test.depth + test.prompt + test.generate + 1;
   const std::int64_t page = kernels::kPageTokens;
   const std::int64_t prefill = std::max({test.prompt, test.depth, test.kv_cache ? 1 : length});
