@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
+constexpr const char* kAdapterConfig = "adapter_config.json";
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -45,6 +46,11 @@ const TextFile& text_file(HfText which) {
   return file;
 }
 
+bool is_dangling(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_symlink(path, ignored) && !fs::exists(path, ignored);
+}
+
 bool present(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -75,6 +81,11 @@ Result<std::string> read_capped(const fs::path& path, std::size_t limit) {
 // The folder has neither model.safetensors nor its index: what to say about what it has instead.
 Status no_weights(const fs::path& folder) {
   const std::string where = shown_path(folder);
+  for (const char* name : {kIndex, kSingleFile}) {
+    if (is_dangling(folder / name))
+      return not_found("{} is a link to a file that is not there: fetch the model again",
+                       shown_path(folder / name));
+  }
   if (const auto parts = files_ending(folder, {".safetensors"}); !parts.empty()) {
     if (parts.front().starts_with("adapter_"))
       return unsupported("{} holds an adapter ({}), not a model", where, printable(parts.front()));
@@ -116,7 +127,7 @@ bool is_hf_directory(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return false;
   return present(path / kConfig) || present(path / file_name(HfText::tokenizer_json)) ||
-         present(path / kSingleFile) || present(path / kIndex);
+         present(path / kSingleFile) || present(path / kIndex) || present(path / kAdapterConfig);
 }
 
 struct HfDirectory::Contents {
@@ -140,6 +151,9 @@ Status HfDirectory::Contents::read_config(Parts parts) {
   const fs::path file = path / kConfig;
   if (!present(file)) {
     if (parts == Parts::text_only) return {};
+    if (present(path / kAdapterConfig))
+      return unsupported("{} holds an adapter, not a model: merge it into the model that it was trained on",
+                         shown_path(path));
     return not_found("{} has no {}: it is not a Hugging Face model", shown_path(path), kConfig);
   }
   LITHE_ASSIGN_OR_RETURN(const std::string text, read_capped(file, kMiB));

@@ -120,7 +120,7 @@ std::vector<std::string> names_of(const Listing& listing) {
 Status check_room(const fs::path& folder, std::uint64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
-  if (error || space.available >= kSpareBytes + bytes) return {};
+  if (error || (space.available >= kSpareBytes && space.available - kSpareBytes >= bytes)) return {};
   return exhausted("{} has {} left, and {} are to come", shown_path(folder),
                    human_bytes(static_cast<double>(space.available)),
                    human_bytes(static_cast<double>(bytes)));

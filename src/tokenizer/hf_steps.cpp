@@ -11,6 +11,8 @@ namespace {
 using Behavior = SplitStep::Behavior;
 using NormKind = NormalizerStep::Kind;
 
+constexpr std::size_t kMostSteps = 256;
+
 Status unknown(const char* part, std::string_view name) {
   return unsupported("tokenizer.json: {} {}", part, in_quotes(name));
 }
@@ -266,6 +268,11 @@ Result<HfSteps> read_steps(const Json& file) {
                                   [&](const Json& step) { return read_split(step, out); }));
   LITHE_RETURN_IF_ERROR(each_step(find_member(file, "decoder"), "decoders", 0,
                                   [&](const Json& step) { return read_decoder(step, out); }));
+  for (const std::size_t count :
+       {out.normalizers.size(), out.splits.size()}) {  // each walks through every text
+    if (count > kMostSteps)
+      return unsupported("tokenizer.json: a chain of {} steps; the limit is {}", count, kMostSteps);
+  }
   return out;
 }
 
