@@ -373,14 +373,15 @@ Result<bool> Builder::has_own_head() {
 // What a file's own tables say of the rotary frequencies: one for any length, or one for up to the original context
 // and one for beyond.
 Status Builder::divisors(ArchSpec& spec) {
-  for (RopeSpec& rope : spec.ropes) {
+  if (!spec.ropes.empty()) {
+    RopeSpec& rope = spec.ropes.front();  // layers with a window rotate unscaled
     Role role = Role::rope_divisors;
     if (rope.scaling == RopeScaling::longrope) {
       const bool stretched = spec.usable_context > rope.original_context;
       role = stretched ? Role::rope_divisors_long : Role::rope_divisors_short;
     }
     const BoundWeight& table = binding_.find(role);
-    if (!table) continue;
+    if (!table) return {};
     LITHE_ASSIGN_OR_RETURN(rope.freq_divisors, vector(table));
     for (const float divisor : rope.freq_divisors) {
       if (!(divisor > 0) || !std::isfinite(divisor)) {
@@ -474,8 +475,21 @@ Status read_vocabulary_size(const formats::ModelFile& file, const WeightTable& t
 Result<DescribedModel> describe_model(const formats::ModelFile& file, std::int64_t context) {
   DescribedModel model;
   LITHE_ASSIGN_OR_RETURN(const auto architecture, file.metadata().required_string("general.architecture"));
+  LITHE_ASSIGN_OR_RETURN(const auto type, file.metadata().optional_string("general.type"));
+  if (type == "adapter")
+    return unsupported(
+        "the file holds an adapter, not a model: merge it into the model that it was trained on");
   LITHE_ASSIGN_OR_RETURN(model.family, find_family(architecture));
+<<<<<<< HEAD
   LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file, architecture)));
+=======
+  LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file.metadata(), architecture)));
+  const std::string direction = fmt::format("{}.attention.causal", architecture);
+  LITHE_ASSIGN_OR_RETURN(const auto causal, file.metadata().optional_bool(direction));
+  if (causal && *causal != model.spec.causal)
+    return unsupported("{} = {}, but '{}' runs with {} only", direction, *causal, architecture,
+                       model.spec.causal);
+>>>>>>> 4df9152 (Run what a file says of its numbers, or refuse it)
   model.spec.usable_context = context > 0 ? context : model.spec.context;
   model.table = model.family->weights(model.spec);
   LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, model.table, model.spec));

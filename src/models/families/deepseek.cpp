@@ -221,6 +221,7 @@ void export_latent(HfConfig& config) {
 }
 
 Status translate(HfConfig& config) {
+  if (config.exporting()) export_latent(config);
   KeyTable keys = dense_keys();
   std::erase_if(
       keys, [](const KeyRow& row) { return row.gguf == "attention.head_count_kv" || row.hf == "head_dim"; });
@@ -234,7 +235,7 @@ Status translate(HfConfig& config) {
   assume(keys, {{"n_shared_experts", third ? "1" : "2"}, {"q_lora_rank", "1536"}});
   if (third) assume(keys, {{"norm_topk_prob", "true"}});
   keys.push_back({"", "rope_interleave", KeyKind::boolean, "true"});
-  if (config.exporting()) export_latent(config);
+  keys.push_back({"", "scoring_func", KeyKind::text, third ? R"("sigmoid")" : R"("softmax")"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(translate_latent(config));
   LITHE_ASSIGN_OR_RETURN(const std::string method, config.text("topk_method", third ? "noaux_tc" : "greedy"));

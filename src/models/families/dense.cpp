@@ -61,7 +61,11 @@ std::string bias_name(std::string name) {
 }
 
 Result<RopeScaling> scaling_named(const Parameters& parameters, std::string_view prefix) {
-  LITHE_ASSIGN_OR_RETURN(const auto name, parameters.text_or(fmt::format("{}scaling.type", prefix), "none"));
+  // A factor without a name is linear, in the oldest files under another key.
+  const bool factor = parameters.has(fmt::format("{}scaling.factor", prefix)) ||
+                      parameters.has(fmt::format("{}scale_linear", prefix));
+  LITHE_ASSIGN_OR_RETURN(
+      const auto name, parameters.text_or(fmt::format("{}scaling.type", prefix), factor ? "linear" : "none"));
   constexpr std::pair<std::string_view, RopeScaling> kNames[] = {
       {"none", RopeScaling::none},
       {"linear", RopeScaling::linear},
@@ -93,8 +97,11 @@ Result<RopeSpec> describe_rope(const Parameters& parameters, RopeKind kind, int 
                          parameters.real_or(key("scaling.dynamic_factor"), 0.0, Limits::scaling, 0.0));
   if (dynamic != 0) rope.scaling = RopeScaling::dynamic;
   if (rope.scaling == RopeScaling::none) return rope;
-  LITHE_ASSIGN_OR_RETURN(
-      rope.factor, parameters.real_or(key("scaling.factor"), 1.0 / Limits::scaling, Limits::scaling, 1.0));
+  const std::string_view factor = parameters.has(key("scaling.factor")) ? "scaling.factor" : "scale_linear";
+  LITHE_ASSIGN_OR_RETURN(rope.factor, parameters.real_or(key(factor), 0.0, Limits::scaling, 1.0));
+  if (rope.factor == 0) rope.factor = 1;  // so files say that there is none
+  if (rope.factor < 1.0 / Limits::scaling)
+    return corrupt("{}.{} = {}", parameters.architecture(), key(factor), rope.factor);
   if (dynamic != 0) rope.factor = dynamic;
   LITHE_ASSIGN_OR_RETURN(const auto trained, parameters.integer("context_length", 1, Limits::context));
   LITHE_ASSIGN_OR_RETURN(rope.original_context, parameters.integer_or(key("scaling.original_context_length"),
@@ -106,6 +113,7 @@ Result<RopeSpec> describe_rope(const Parameters& parameters, RopeKind kind, int 
     LITHE_ASSIGN_OR_RETURN(rope.beta_fast,
                            parameters.real_or(key("scaling.yarn_beta_fast"), 0.01, 1e4, 32.0));
     LITHE_ASSIGN_OR_RETURN(rope.beta_slow, parameters.real_or(key("scaling.yarn_beta_slow"), 0.01, 1e4, 1.0));
+    LITHE_ASSIGN_OR_RETURN(rope.truncate, parameters.flag_or(key("scaling.yarn_truncate"), true));
     // A file that states the multiplier scales scores, not angles.
     const bool cancelled =
         parameters.has(key("scaling.yarn_log_multiplier")) && !parameters.has(key("scaling.attn_factor"));
@@ -129,6 +137,10 @@ Result<ArchSpec> describe_frame(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(const auto eps,
                          parameters.real_or("attention.layer_norm_rms_epsilon", 0.0, Limits::eps, layer_eps));
   spec.norm_eps = static_cast<float>(eps);
+  LITHE_ASSIGN_OR_RETURN(const auto pooling, parameters.integer_or("pooling_type", 0, 4, 0));
+  spec.pooling = static_cast<Pooling>(pooling);
+  if (spec.pooling == Pooling::rank)
+    spec.pooling = Pooling::none;  // a head that decoders' files need not hold
   spec.layers.resize(static_cast<std::size_t>(count));
   return spec;
 }

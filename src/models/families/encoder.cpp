@@ -14,6 +14,12 @@ Status describe_encoder(const Parameters& parameters, ArchSpec& spec) {
   spec.causal = false;
   LITHE_ASSIGN_OR_RETURN(const auto pooling, parameters.integer_or("pooling_type", 0, 4, 0));
   spec.pooling = static_cast<Pooling>(pooling);
+  constexpr auto kFirst = static_cast<std::int64_t>(Pooling::cls);
+  LITHE_ASSIGN_OR_RETURN(const auto classified,
+                         parameters.integer_or("classifier.pooling_type", 0, 4, kFirst));
+  if (spec.pooling == Pooling::rank && classified != kFirst)
+    return unsupported("{}.classifier.pooling_type = {} does not run: a classifier reads the first row",
+                       spec.family, classified);
   LITHE_ASSIGN_OR_RETURN(const auto labels,
                          parameters.integer_or("classifier.output_count", 0, kMostLabels, 0));
   const auto* names =

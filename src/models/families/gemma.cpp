@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kGemmaNames{"GemmaForCausalLM"};
 constexpr std::array<std::string_view, 1> kGemma2Names{"Gemma2ForCausalLM"};
 constexpr std::array<std::string_view, 2> kGemma3Names{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
+constexpr std::int64_t kGemma2Window = 4096;
 
 Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
@@ -50,7 +51,11 @@ Status describe_caps(const Parameters& parameters, Caps usual, ArchSpec& spec) {
 Result<ArchSpec> describe2(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe(parameters));
   LITHE_RETURN_IF_ERROR(describe_scale(parameters, 46, spec));
-  LITHE_RETURN_IF_ERROR(describe_caps(parameters, {50.0, 30.0}, spec));  // the first files did not say so
+  // The first files stated neither caps nor windows.
+  LITHE_RETURN_IF_ERROR(describe_caps(parameters, {50.0, 30.0}, spec));
+  if (!parameters.has("attention.sliding_window")) {
+    for (LayerSpec& layer : spec.layers) layer.window = kGemma2Window;
+  }
   LITHE_RETURN_IF_ERROR(describe_windows(parameters, 2, spec));
   for (LayerSpec& layer : spec.layers) layer.post_norm = true;
   return spec;
@@ -107,7 +112,10 @@ KeyTable keys() {
 
 Status translate(HfConfig& config) {
   config.name("GemmaForCausalLM", "gemma");
-  LITHE_RETURN_IF_ERROR(config.translate(keys()));
+  KeyTable table = keys();
+  // Its first files say "gelu" and were trained with the other.
+  table.push_back({"", "hidden_act", KeyKind::text, R"("gelu_pytorch_tanh"|"gelu_new"|"gelu")"});
+  LITHE_RETURN_IF_ERROR(config.translate(table));
   return config.translate_rope(10000.0);
 }
 
@@ -137,6 +145,7 @@ Status translate2(HfConfig& config) {
   for (const std::string_view cap : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (config.is_null(cap)) config.add(cap, 0.0f);  // none, where silence in GGUF means the usual
   }
+  if (config.is_null("sliding_window")) config.add("attention.sliding_window", std::uint32_t{0});
   LITHE_RETURN_IF_ERROR(config.translate_windows(2));
   LITHE_RETURN_IF_ERROR(translate_scale(config));
   return config.translate_rope(10000.0);
@@ -152,7 +161,7 @@ Status translate3(HfConfig& config) {
                  {"intermediate_size", "9216"},
                  {"num_attention_heads", "8"},
                  {"num_key_value_heads", "4"}});  // what the files with a vision part leave out
-  table.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyKind::real});
+  table.push_back({"", "attn_logit_softcapping", KeyKind::real, "null"});
   table.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyKind::real});
   table.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "4096"});
   table.push_back({"rope.freq_base_swa", "rope_local_base_freq|rope_parameters.sliding_attention.rope_theta",
@@ -160,8 +169,9 @@ Status translate3(HfConfig& config) {
   LITHE_RETURN_IF_ERROR(config.translate(table));
   LITHE_RETURN_IF_ERROR(config.translate_windows(6));
   LITHE_RETURN_IF_ERROR(translate_scale(config));
+  LITHE_RETURN_IF_ERROR(config.check_local_rope());
   const Json* full = config.find("rope_parameters.full_attention");
-  return full != nullptr ? config.translate_rope(*full, 1000000.0) : config.translate_rope(1000000.0);
+  return full != nullptr ? config.translate_rope_in(*full, 1000000.0) : config.translate_rope(1000000.0);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ constexpr std::int64_t kPeriod = 2;
 
 Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
-  spec.ropes.front().truncate = false;
+  LITHE_ASSIGN_OR_RETURN(spec.ropes.front().truncate,
+                         parameters.flag_or("rope.scaling.yarn_truncate", false));
   LITHE_RETURN_IF_ERROR(describe_windows(parameters, kPeriod, spec));
   for (LayerSpec& layer : spec.layers) {
     layer.sinks = true;
@@ -79,7 +80,7 @@ Status translate(HfConfig& config) {
                      {"factor", 32.0},
                      {"truncate", false},
                      {"original_max_position_embeddings", 4096}};
-    return config.translate_rope(usual, kTheta);
+    return config.translate_rope_in(usual, kTheta);
   }
   LITHE_RETURN_IF_ERROR(config.translate_rope(kTheta));
   if (config.exporting() && config.find("rope_scaling") == nullptr)

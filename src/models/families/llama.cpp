@@ -48,8 +48,11 @@ Status translate(HfConfig& config) {
   if (mixture) assume(keys, {{"rms_norm_eps", "1e-5"}, {"num_key_value_heads", "8"}});
   keys.push_back({"", "hidden_act|hidden_activation", KeyKind::text, R"("silu")"});
   keys.push_back({"", "mlp_bias", KeyKind::boolean, "false"});
-  keys.push_back(
-      {"attention.sliding_window", "sliding_window", KeyKind::integer, type == "mistral" ? "4096" : ""});
+  // To Transformers' llama the word means nothing.
+  if (type != "llama") {
+    keys.push_back(
+        {"attention.sliding_window", "sliding_window", KeyKind::integer, type == "mistral" ? "4096" : ""});
+  }
   keys.push_back({"expert_count", "num_local_experts"});
   keys.push_back({"expert_used_count", "num_experts_per_tok"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));

@@ -17,7 +17,7 @@ Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
   LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
   spec.head_activation = HeadActivation::gelu;
-  RopeSpec local = spec.ropes.front();
+  RopeSpec local{.kind = RopeKind::half, .dim = spec.ropes.front().dim};
   LITHE_ASSIGN_OR_RETURN(local.theta, parameters.real_or("rope.freq_base_swa", 1.0, Limits::theta, 10000.0));
   spec.ropes.push_back(local);
   LITHE_ASSIGN_OR_RETURN(const auto period, parameters.integer_or("attention.sliding_window_pattern", 1,
@@ -88,8 +88,9 @@ Status translate(HfConfig& config) {
   LITHE_ASSIGN_OR_RETURN(const std::string pooling, config.text("classifier_pooling", "cls"));
   if (is_classifier(config) && pooling != "cls")
     return unsupported("config.json: classifier_pooling = {} does not run (cls does)", pooling);
+  LITHE_RETURN_IF_ERROR(config.check_local_rope());
   if (const Json* full = config.find("rope_parameters.full_attention"))
-    return config.translate_rope(*full, 160000.0);
+    return config.translate_rope_in(*full, 160000.0);
   LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));
   return config.translate_rope(theta);
 }

@@ -37,9 +37,13 @@ Status translate(HfConfig& config) {
   KeyTable keys = layer_norm_keys("layer_norm_eps|layer_norm_epsilon");
   for (KeyRow& row : keys) {
     if (row.kind == KeyKind::real) row.value = "1e-12";  // BERT's epsilon, where nothing is said
+    // Beyond what it was trained on its own code stretches the rotation, which is not done here.
+    if (row.gguf == "context_length") row.hf = "max_trained_positions|max_position_embeddings|n_positions";
   }
   keys.push_back({"", "hidden_act|activation_function", KeyKind::text, R"("silu"|"swiglu")"});
   keys.push_back({"", "rotary_emb_interleaved", KeyKind::boolean, "false"});
+  keys.push_back({"", "rotary_emb_fraction", KeyKind::real, "1.0"});
+  keys.push_back({"", "rotary_emb_scale_base", KeyKind::real, "null"});
   keys.push_back({"", "prenorm", KeyKind::boolean, "false"});
   keys.push_back({"", "qkv_proj_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));

@@ -58,8 +58,9 @@ Status translate_rope3(HfConfig& config) {
     config.set("rope_parameters.sliding_attention.rope_theta", config.spec().ropes.back().theta);
     return config.translate_rope(kTheta);
   }
+  LITHE_RETURN_IF_ERROR(config.check_local_rope());
   const Json* full = config.find("rope_parameters.full_attention");
-  return full != nullptr ? config.translate_rope(*full, kTheta) : config.translate_rope(kTheta);
+  return full != nullptr ? config.translate_rope_in(*full, kTheta) : config.translate_rope(kTheta);
 }
 
 Status translate(HfConfig& config) {

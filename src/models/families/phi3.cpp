@@ -40,7 +40,7 @@ Status translate(HfConfig& config) {
   keys.push_back({"", "hidden_act", KeyKind::text, R"("silu")"});
   keys.push_back({"attention.sliding_window", "sliding_window", KeyKind::integer, "0"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
-  LITHE_RETURN_IF_ERROR(config.translate_rope(10000.0));
+  LITHE_RETURN_IF_ERROR(config.translate_rope(10000.0, 1.0));
   if (config.exporting()) {
     config.set("original_max_position_embeddings", config.spec().ropes.front().original_context > 0
                                                        ? config.spec().ropes.front().original_context

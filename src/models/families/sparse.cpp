@@ -46,6 +46,7 @@ Status describe_experts(const Parameters& parameters, const MoeSpec& usual, Arch
   if (shared > Limits::ffn)
     return corrupt("{}: {} shared experts of {}", parameters.architecture(), common, ffn);
   moe.shared_dim = static_cast<int>(shared);
+  if (shared == 0) moe.shared_gate = false;
   LITHE_ASSIGN_OR_RETURN(rule.score, describe_score(parameters, usual.rule.score));
   LITHE_ASSIGN_OR_RETURN(rule.normalise, parameters.flag_or("expert_weights_norm", usual.rule.normalise));
   LITHE_ASSIGN_OR_RETURN(const double scale, parameters.real_or("expert_weights_scale", 0.0, 1e6, 0.0));

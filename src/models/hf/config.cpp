@@ -153,15 +153,16 @@ Status HfConfig::translate(const KeyTable& table) {
   return {};
 }
 
-Status HfConfig::translate_rope(double theta, double share) {
-  if (exporting()) return export_rope(theta, share);
+Status HfConfig::translate_rope(double theta, std::optional<double> share) {
+  if (exporting()) return export_rope(share);
   static const Json kNone = Json::object();
-  const Json* parameters = find("rope_parameters");
-  return translate_rope(parameters != nullptr && parameters->is_object() ? *parameters : kNone, theta, share);
+  const Json* parameters = find("rope_parameters|rope_scaling");
+  return translate_rope_in(parameters != nullptr && parameters->is_object() ? *parameters : kNone, theta,
+                           share);
 }
 
 // `parameters` (newer files) may state everything; older ones have rope_theta and rope_scaling beside the rest.
-Status HfConfig::translate_rope(const Json& parameters, double theta, double share) {
+Status HfConfig::translate_rope_in(const Json& parameters, double theta, std::optional<double> share) {
   LITHE_ASSIGN_OR_RETURN(theta, real("rope_theta|rotary_emb_base", theta));
   LITHE_ASSIGN_OR_RETURN(theta, number(parameters, "rope_theta", theta));
   add("rope.freq_base", static_cast<float>(theta));
@@ -170,10 +171,14 @@ Status HfConfig::translate_rope(const Json& parameters, double theta, double sha
   LITHE_ASSIGN_OR_RETURN(const std::int64_t heads, integer("num_attention_heads|n_head", 1));
   LITHE_ASSIGN_OR_RETURN(const std::int64_t head_dim,
                          integer("qk_rope_head_dim|head_dim", heads > 0 ? hidden / heads : 0));
-  LITHE_ASSIGN_OR_RETURN(share, real("partial_rotary_factor|rotary_pct", share));
-  LITHE_ASSIGN_OR_RETURN(share, number(parameters, "partial_rotary_factor", share));
-  if (!(share > 0 && share <= 1)) return corrupt("config.json: partial_rotary_factor = {}", share);
-  const auto dim = static_cast<std::int64_t>(static_cast<double>(head_dim) * share) / 2 * 2;
+  LITHE_ASSIGN_OR_RETURN(double part, real("partial_rotary_factor|rotary_pct", share.value_or(1.0)));
+  LITHE_ASSIGN_OR_RETURN(part, number(parameters, "partial_rotary_factor", part));
+  if (!(part > 0 && part <= 1)) return corrupt("config.json: partial_rotary_factor = {}", part);
+  if (part != 1 && !share) {
+    return unsupported("config.json: partial_rotary_factor = {}, but '{}' rotates all channels", part,
+                       architecture_);
+  }
+  const auto dim = static_cast<std::int64_t>(static_cast<double>(head_dim) * part) / 2 * 2;
   if (dim < 2 || dim > Limits::head_dim) return corrupt("config.json: {} rotated channels", dim);
   add("rope.dimension_count", static_cast<std::uint32_t>(dim));
 
@@ -187,8 +192,10 @@ Status HfConfig::translate_rope(const Json& parameters, double theta, double sha
 
 Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t dim) {
   const HfConfig stated(scaling, "");
-  LITHE_ASSIGN_OR_RETURN(const std::string type, stated.text("rope_type|type", "default"));
+  LITHE_ASSIGN_OR_RETURN(std::string type, stated.text("rope_type|type", "default"));
   if (type == "default" || type == "mrope") return {};
+  // Phi 3 has called it so.
+  if (type == "su" || (type == "yarn" && stated.find("long_factor") != nullptr)) type = "longrope";
   const auto key = [&](std::string_view name) { return fmt::format("rope.scaling.{}", name); };
   LITHE_ASSIGN_OR_RETURN(const std::int64_t longest, integer("max_position_embeddings", 0));
   LITHE_ASSIGN_OR_RETURN(std::int64_t original,
@@ -211,26 +218,7 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
     add(key("dynamic_factor"), static_cast<float>(factor));
     add(key("original_context_length"), static_cast<std::uint32_t>(longest));
   } else if (type == "yarn") {
-    add(key("type"), "yarn");
-    add(key("factor"), static_cast<float>(factor));
-    add(key("original_context_length"), original_length);
-    LITHE_ASSIGN_OR_RETURN(const double fast, stated.real("beta_fast", 32.0));
-    LITHE_ASSIGN_OR_RETURN(const double slow, stated.real("beta_slow", 1.0));
-    add(key("yarn_beta_fast"), static_cast<float>(fast));
-    add(key("yarn_beta_slow"), static_cast<float>(slow));
-    const auto logarithm = [&](double scale) {
-      return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
-    };
-    LITHE_ASSIGN_OR_RETURN(const double mscale, stated.real("mscale", 0.0));
-    LITHE_ASSIGN_OR_RETURN(const double all, stated.real("mscale_all_dim", 0.0));
-    double magnitude = mscale != 0 && all != 0 ? logarithm(mscale) / logarithm(all) : logarithm(1.0);
-    LITHE_ASSIGN_OR_RETURN(magnitude, stated.real("attention_factor", magnitude));
-    // GGUF's factor comes on top of the usual logarithm.
-    // Where both are given, and alike, a model scales its scores instead, and its family knows.
-    const bool cancelled = all != 0 && magnitude == 1.0;
-    if (magnitude != logarithm(1.0) && !cancelled)
-      add(key("attn_factor"), static_cast<float>(magnitude / logarithm(1.0)));
-    if (all != 0) add(key("yarn_log_multiplier"), static_cast<float>(0.1 * all));
+    LITHE_RETURN_IF_ERROR(import_yarn(stated, factor, original));
   } else if (type == "llama3") {
     layers::RopeSpec spec{.dim = static_cast<int>(dim), .theta = theta};
     const std::vector<float> plain = layers::rope_frequencies(spec);
@@ -245,7 +233,7 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
     StatedTensor tensor{"rope_freqs.weight", {}};
     for (std::size_t i = 0; i < plain.size(); ++i) tensor.values.push_back(plain[i] / scaled[i]);
     tensors.push_back(std::move(tensor));
-  } else if (type == "longrope" || type == "su") {
+  } else if (type == "longrope") {
     add(key("type"), "longrope");
     add(key("original_context_length"), original_length);
     const double by_length =
@@ -273,6 +261,46 @@ Status HfConfig::import_scaling(const Json& scaling, double theta, std::int64_t 
   return {};
 }
 
+Status HfConfig::import_yarn(const HfConfig& stated, double factor, std::int64_t original) {
+  const auto key = [&](std::string_view name) { return fmt::format("rope.scaling.{}", name); };
+  add(key("type"), "yarn");
+  add(key("factor"), static_cast<float>(factor));
+  add(key("original_context_length"), static_cast<std::uint32_t>(original));
+  LITHE_ASSIGN_OR_RETURN(const double fast, stated.real("beta_fast", 32.0));
+  LITHE_ASSIGN_OR_RETURN(const double slow, stated.real("beta_slow", 1.0));
+  add(key("yarn_beta_fast"), static_cast<float>(fast));
+  add(key("yarn_beta_slow"), static_cast<float>(slow));
+  // GGUF has no name for it: what a family's files mean by silence there, its description knows.
+  LITHE_ASSIGN_OR_RETURN(const bool truncate, stated.boolean("truncate", true));
+  add(key("yarn_truncate"), truncate);
+  const auto logarithm = [&](double scale) {
+    return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+  };
+  LITHE_ASSIGN_OR_RETURN(const double mscale, stated.real("mscale", 0.0));
+  LITHE_ASSIGN_OR_RETURN(const double all, stated.real("mscale_all_dim", 0.0));
+  double magnitude = mscale != 0 && all != 0 ? logarithm(mscale) / logarithm(all) : logarithm(1.0);
+  LITHE_ASSIGN_OR_RETURN(magnitude, stated.real("attention_factor", magnitude));
+  // GGUF's factor comes on top of the usual logarithm.
+  // Where both are given, and alike, a model scales its scores instead, and its family knows.
+  const bool cancelled = all != 0 && magnitude == 1.0;
+  if (magnitude != logarithm(1.0) && !cancelled)
+    add(key("attn_factor"), static_cast<float>(magnitude / logarithm(1.0)));
+  if (all != 0) add(key("yarn_log_multiplier"), static_cast<float>(0.1 * all));
+  return {};
+}
+
+Status HfConfig::check_local_rope() const {
+  const Json* local = find("rope_parameters.sliding_attention");
+  if (exporting() || local == nullptr) return {};
+  const HfConfig stated(*local, "");
+  LITHE_ASSIGN_OR_RETURN(const std::string type, stated.text("rope_type|type", "default"));
+  LITHE_ASSIGN_OR_RETURN(const double share, stated.real("partial_rotary_factor", 1.0));
+  if (type == "default" && share == 1.0) return {};
+  return unsupported(
+      "config.json: rope_parameters.sliding_attention is {}, but '{}' rotates such layers unscaled",
+      local->dump().substr(0, 80), architecture_);
+}
+
 Status HfConfig::translate_windows(std::int64_t period) {
   if (exporting()) {
     Json types = Json::array();
@@ -289,6 +317,9 @@ Status HfConfig::translate_windows(std::int64_t period) {
                        architecture_, period);
   }
   if (!types->is_array()) return wrong_kind("layer_types", *types, "a list");
+  LITHE_ASSIGN_OR_RETURN(const std::int64_t layers, integer("num_hidden_layers", std::ssize(*types)));
+  if (std::ssize(*types) != layers)
+    return corrupt("config.json: layer_types has {} entries for {} layers", types->size(), layers);
   std::vector<bool> slides;
   bool usual = true;
   for (const Json& type : *types) {

@@ -64,9 +64,12 @@ class HfConfig {
   /// Every row of the table. unsupported: a fact that is not so; exporting, a value that config.json has no form for.
   Status translate(const KeyTable& table);
   /// rope_theta, rope_scaling or rope_parameters (given, or where it usually is), partial_rotary_factor. theta and share of
-  /// the channels: what their absence means.
-  Status translate_rope(double theta, double share = 1.0);
-  Status translate_rope(const Json& parameters, double theta, double share = 1.0);
+  /// the channels: what their absence means; no share: the family rotates all of them.
+  Status translate_rope(double theta, std::optional<double> share = {});
+  Status translate_rope_in(const Json& parameters, double theta, std::optional<double> share = {});
+  /// The same for layers with a window, which have parameters of their own under rope_parameters.sliding_attention; they
+  /// rotate unscaled.
+  Status check_local_rope() const;
   /// layer_types, where it is not "a window in all but every `period`-th layer".
   Status translate_windows(std::int64_t period);
 
@@ -87,8 +90,9 @@ class HfConfig {
  private:
   Status import_row(const KeyRow& row);
   Status import_scaling(const Json& scaling, double theta, std::int64_t dim);
+  Status import_yarn(const HfConfig& stated, double factor, std::int64_t original);
   Status export_row(const KeyRow& row);
-  Status export_rope(double theta, double share);
+  Status export_rope(std::optional<double> share);
   Result<Json> exported_scaling(const RopeSpec& rope) const;
   Result<std::vector<float>> divisors(std::string_view tensor) const;
 

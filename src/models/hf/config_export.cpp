@@ -116,7 +116,7 @@ Result<std::vector<float>> HfConfig::divisors(std::string_view name) const {
 }
 
 // As files before Transformers 5 state it, which newer ones read too: rope_theta, rope_scaling, partial_rotary_factor.
-Status HfConfig::export_rope(double, double share) {
+Status HfConfig::export_rope(std::optional<double> share) {
   if (spec().ropes.empty()) return {};
   const RopeSpec& rope = spec().ropes.front();
   const auto attending =
@@ -128,7 +128,10 @@ Status HfConfig::export_rope(double, double share) {
   // Transformers rounds the product down.
   double part = static_cast<double>(rope.dim) / head_dim;
   if (static_cast<int>(head_dim * part) < rope.dim) part = std::nextafter(part, 1.0);
-  if (part != 1.0 || share != 1.0) set("partial_rotary_factor", part);
+  if (part != 1.0 && !share)
+    return unsupported("{} of {} channels rotate, and Transformers' '{}' rotates all", rope.dim, head_dim,
+                       architecture_);
+  if (part != 1.0 || share.value_or(1.0) != 1.0) set("partial_rotary_factor", part);
   LITHE_ASSIGN_OR_RETURN(Json scaling, exported_scaling(rope));
   if (!scaling.is_null()) set("rope_scaling", std::move(scaling));
   return {};

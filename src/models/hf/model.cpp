@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "models/binding.h"
+#include "models/hf/beside.h"
 #include "models/hf/config.h"
 #include "models/hf/vocab.h"
 
@@ -49,25 +49,6 @@ bool is_of_vision(std::string_view name) {
   return std::ranges::any_of(kParts, [&](std::string_view part) {
     return name.starts_with(part) || name.starts_with("model." + std::string(part));
   });
-}
-
-// Sentence Transformers keeps beside a model how its rows become one.
-Status import_pooling(const std::filesystem::path& folder, HfConfig& config) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 16;
-  const std::filesystem::path path = folder / "1_Pooling" / "config.json";
-  std::error_code error;
-  if (config.has("pooling_type") || !std::filesystem::is_regular_file(path, error)) return {};
-  LITHE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostBytes));
-  auto json = parse_json(text);
-  if (!json.ok()) return std::move(json).status().with_context("1_Pooling/config.json");
-  constexpr std::pair<std::string_view, Pooling> kModes[] = {{"pooling_mode_mean_tokens", Pooling::mean},
-                                                             {"pooling_mode_cls_token", Pooling::cls},
-                                                             {"pooling_mode_lasttoken", Pooling::last}};
-  for (const auto& [name, pooling] : kModes) {
-    const Json* mode = find_member(*json, name);
-    if (mode != nullptr && *mode == true) config.add("pooling_type", static_cast<std::uint32_t>(pooling));
-  }
-  return {};
 }
 
 }  // namespace
@@ -124,13 +105,15 @@ Status HfModel::read_parameters(const Family& family) {
   HfConfig config(directory_.config(), family.name);
   config.metadata.add("general.architecture", std::string(family.name));
   config.metadata.add("general.name", model_name(path_));
+  LITHE_RETURN_IF_ERROR(check_quantization(config));
   LITHE_RETURN_IF_ERROR(family.translate(config));
-  LITHE_RETURN_IF_ERROR(import_pooling(path_, config));
+  LITHE_RETURN_IF_ERROR(import_sentence_parts(path_, config));
   // Weights can be converted and measured without a tokenizer.
   Status vocabulary = add_hf_vocabulary(directory_, config.metadata);
   if (!vocabulary.ok() && vocabulary.code() != Code::not_found) return vocabulary;
   LITHE_ASSIGN_OR_RETURN(metadata_, config.metadata.build());
   LITHE_ASSIGN_OR_RETURN(spec_, family.describe(Parameters(metadata_, family.name)));
+  LITHE_RETURN_IF_ERROR(check_direction(config, spec_.causal));
   table_ = family.weights(spec_);
   spec_.tied_head = ties_embedding(config);
   LITHE_ASSIGN_OR_RETURN(spec_.vocab, config.integer("vocab_size"));
