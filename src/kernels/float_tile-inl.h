@@ -65,6 +65,7 @@ HWY_NOINLINE void float_tile(const FloatTile& tile) {
     for (std::int64_t k = line; k < end; k += kSteps) {
       VF weights[kVectors][kSteps];
       unroll<kVectors>([&](auto t) LITHE_SIMD {
+        if constexpr (kRows == 1) __builtin_prefetch(w[t] + kAhead / kVectors);
         Load()(w[t], weights[t]);
         w[t] += Load::kStep;
       });

@@ -28,6 +28,7 @@ HWY_INLINE void fused_panel(const MatmulJob& job, std::int64_t panel, std::int64
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::byte* xb = x + static_cast<std::size_t>(b) * kInt8BlockBytes;
     const std::byte* body = weights + kLayout.body_at(b);
+    ask_for<kLayout.group_bytes() / static_cast<std::size_t>(kLayout.group_blocks)>(body + kAhead);
     unroll<kVecs>([&](auto v) LITHE_SIMD {
       BlockDot<kKind> dots[kRows];
       VI init[kRows][kKind.halves];

@@ -59,6 +59,15 @@ HWY_INLINE std::int32_t load_int(const std::byte* p) {
   return value;
 }
 
+/// How far ahead of the kernels for one or a few rows weights are asked for. The hardware's own prefetcher stops at the
+/// end of every page of 4 KiB, and meanwhile a core that also computes has nothing under way.
+inline constexpr std::size_t kAhead = 4096;
+/// Asks for the lines of the `kBytes` at p, which may lie beyond the end of anything.
+template <std::size_t kBytes>
+HWY_INLINE void ask_for(const std::byte* p) {
+  unroll<static_cast<int>((kBytes + 63) / 64)>([&](auto i) LITHE_SIMD { __builtin_prefetch(p + i * 64); });
+}
+
 /// kLanes halves at p as floats.
 HWY_INLINE VF load_f16(const std::byte* p) {
   const hn::Rebind<hwy::float16_t, DF> dh;
