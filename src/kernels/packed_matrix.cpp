@@ -172,6 +172,24 @@ struct SourceRows {
   const std::byte* row(int r) const { return data + static_cast<std::size_t>(r) * stride; }
 };
 
+/// Four words of each of four rows, turned: word w + i of the four lies side by side at `to` + 64 i.
+void turn_words(const SourceRows& rows, int r, std::int64_t w, std::byte* to) {
+  using Words = U32 __attribute__((vector_size(16)));
+  const auto load = [&](int i) {
+    Words words;
+    std::memcpy(&words, rows.row(r + i) + w * 4, sizeof words);
+    return words;
+  };
+  const Words a = load(0), b = load(1), c = load(2), d = load(3);
+  const Words ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Words ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+              cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Words turned[] = {
+      __builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+      __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5), __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * 64, &turned[i], sizeof(Words));
+}
+
 /// Interleaves the first `words` words of the rows. In tiles, because rows whose distance is a power of two would throw
 /// each other out of the cache.
 template <typename Word>
@@ -179,7 +197,14 @@ void pack_words(const SourceRows& rows, std::int64_t words, std::byte* panel) {
   constexpr std::int64_t kTile = 32;
   for (std::int64_t first = 0; first < words; first += kTile) {
     const std::int64_t last = std::min(first + kTile, words);
-    for (int r = 0; r < rows.count; ++r) {
+    int r = 0;
+    if (sizeof(Word) == 4 && last - first == kTile) {
+      for (; r + 4 <= rows.count; r += 4) {
+        for (std::int64_t w = first; w < last; w += 4)
+          turn_words(rows, r, w, panel + (w * kPanelRows + r) * 4);
+      }
+    }
+    for (; r < rows.count; ++r) {
       const std::byte* const row = rows.row(r);
       for (std::int64_t w = first; w < last; ++w) {
         std::memcpy(panel + (w * kPanelRows + r) * sizeof(Word), row + w * sizeof(Word), sizeof(Word));
@@ -339,7 +364,9 @@ std::size_t packed_panel_bytes(DType dtype, std::int64_t cols) {
 void pack_panel(DType dtype, const std::byte* rows, std::size_t row_bytes, int row_count, std::int64_t cols,
                 std::byte* panel) {
   LITHE_CHECK(row_count >= 0 && row_count <= kPanelRows);
-  std::memset(panel, 0, packed_panel_bytes(dtype, cols));
+  // All of a whole panel of floats is written below; elsewhere there are gaps.
+  if (!is_float(dtype) || row_count < kPanelRows || cols % 2 != 0)
+    std::memset(panel, 0, packed_panel_bytes(dtype, cols));
   const SourceRows source{rows, row_bytes, row_count};
   switch (dtype) {
     case DType::f32:
