@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,25 +33,32 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-/// Digests a file in a thread of its own, behind whoever writes it: the bytes are read back while the page cache still
-/// has them, so that a download is not slowed down and one that was resumed needs no second pass.
+/// Digests a file in a thread of its own, behind whoever writes it, so that a download is not slowed down and one that was
+/// resumed needs no second pass. The newest bytes are kept in memory; what fell behind them is read back while the page
+/// cache still has it.
 class TrailingDigest {
  public:
   /// fd: open for reading as long as this lives.
   TrailingDigest(int fd, DigestKind kind, std::uint64_t size);
 
-  /// The first `bytes` of the file are final.
-  void available(std::uint64_t bytes) { follower_.available(bytes); }
+  /// The first `bytes` of the file are final, `newest` the last of them: both may be told, or the first alone.
+  void available(std::uint64_t bytes, std::span<const std::byte> newest = {});
   /// Waits for the rest. io: the file cannot be read back.
   Result<std::string> finish();
 
  private:
   Status read(std::uint64_t begin, std::uint64_t end);
+  Status read_back(std::uint64_t begin, std::uint64_t end);
 
   int fd_;
   Digest digest_;
   std::vector<std::byte> buffer_;
-  Follower follower_;  // last: it works with the others
+  // The bytes [kept_begin_, kept_end_) of the file, each at its place modulo the size. The writer moves the end and never
+  // into what the reader has still to take; only the reader moves the beginning while there are any.
+  std::vector<std::byte> recent_;
+  std::mutex mutex_;
+  std::uint64_t kept_begin_ = 0, kept_end_ = 0;  // with mutex_
+  Follower follower_;                            // last: it works with the others
 };
 
 }  // namespace lithe::hub

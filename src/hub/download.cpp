@@ -225,7 +225,7 @@ Status Download::take(std::span<const std::byte> bytes) {
     return corrupt("{}: the server sends more than the {} bytes that the hub lists", what(), blob_.size);
   }
   LITHE_RETURN_IF_ERROR(part_.append(bytes));
-  if (digest_) digest_->available(part_.size());
+  if (digest_) digest_->available(part_.size(), bytes);
   if (write_back_) write_back_->available(part_.size());
   hooks_.advanced(static_cast<double>(bytes.size()));
   return {};
