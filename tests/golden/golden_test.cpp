@@ -20,21 +20,8 @@ namespace {
 using kernels::Isa;
 using models::Precision;
 
-// Every folder of tests/golden/models.
-std::vector<std::string> all_models() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(golden_path(""))) {
-    if (entry.is_directory()) names.push_back(entry.path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-// The model as one GGUF file, made once.
 std::filesystem::path gguf_of(const std::string& name) {
-  const std::filesystem::path path = scratch_folder() / (name + ".gguf");
-  if (!std::filesystem::exists(path)) convert_model(golden_path(name), path, DType::f32);
-  return path;
+  return as_gguf(golden_path(name));
 }
 
 struct Golden {
@@ -63,25 +50,6 @@ double rounded_error_of(const std::filesystem::path& path, const Golden& golden,
   std::vector<double> errors = row_errors(runner.feed(cache, golden.ids), golden.logits, runner.vocab());
   std::ranges::sort(errors);
   return errors[runner.model().spec().layers.back().sparse() ? errors.size() / 2 : errors.size() - 1];
-}
-
-// A model's GGUF file with one parameter replaced (or added) and one left out.
-std::filesystem::path rewritten(const std::string& model, std::string_view left_out,
-                                std::string_view key = {}, formats::GgufWriter::Value value = 0u) {
-  const auto file = formats::GgufFile::open(gguf_of(model));
-  EXPECT_TRUE(file.ok());
-  formats::GgufWriter writer;
-  for (const formats::GgufPair& pair : file->metadata().pairs()) {
-    if (pair.key != left_out) writer.copy_metadata(pair);
-  }
-  if (!key.empty()) writer.add_metadata(std::string(key), std::move(value));
-  for (const auto& tensor : file->tensors())
-    writer.add_tensor(std::string(tensor.name), tensor.format->dtype, tensor.dims);
-  const std::filesystem::path path = scratch_folder() / "rewritten.gguf";
-  EXPECT_TRUE(writer.begin(path).ok());
-  for (const auto& tensor : file->tensors()) EXPECT_TRUE(writer.write_tensor(tensor.data).ok());
-  EXPECT_TRUE(writer.commit().ok());
-  return path;
 }
 
 class GoldenTest : public testing::TestWithParam<std::string> {};
@@ -239,7 +207,7 @@ TEST_P(GoldenTest, IsListedAsProved) {
       *family, GetParam(), golden.logits.size(), golden.greedy.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(all_models()),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(folders_in(golden_path(""))),
                          [](const auto& instance) { return instance.param; });
 
 // Old GGUF files of DeepSeek keep what makes keys and values in one matrix (attn_kv_b), as trained, and state the lengths of
@@ -301,8 +269,9 @@ TEST(GoldenLatentTest, OldFilesAreTheSame) {
 TEST(GoldenStableLmTest, FilesOfLlamaCppAreTheSame) {
   for (const std::string name : {"stablelm", "stablelm_parallel"}) {
     const Golden golden(name);
-    const std::filesystem::path path =
-        rewritten(name, "stablelm.attention.qk_norm", "stablelm.use_parallel_residual", true);
+    const std::filesystem::path path = scratch_folder() / (name + "-of-llama-cpp.gguf");
+    rewrite(gguf_of(name), path,
+            {.set = {{"stablelm.use_parallel_residual", true}}, .without = {"stablelm.attention.qk_norm"}});
     const std::filesystem::path exported = scratch_folder() / (name + "-of-llama-cpp");
     export_model(path, exported);
     const Runner::Options options{.precision = Precision::f32};
@@ -377,7 +346,8 @@ TEST(GoldenMutationTest, WrongDescriptionsAreSeen) {
       {"granite_moe", "granitemoe.expert_gating_func", 1u},
   };
   for (const Mutation& mutation : mutations) {
-    const std::filesystem::path path = rewritten(mutation.model, {}, mutation.key, mutation.value);
+    const std::filesystem::path path = scratch_folder() / "mutated.gguf";
+    rewrite(gguf_of(mutation.model), path, {.set = {{mutation.key, mutation.value}}});
     const double error = error_of(path, Golden(mutation.model), {.precision = Precision::f32});
     EXPECT_GT(error, 1e-3) << mutation.model << " " << mutation.key;
     fmt::print("[ counts ] {} {}: wrong by {:.1e}\n", mutation.model, mutation.key, error);
@@ -481,11 +451,10 @@ TEST(PriceTest, ATokenPaysForWhatItMeets) {
 // As in llama.cpp, attention turns its heads where a file does not say that it does not.
 TEST(GoldenRecurrentTest, GraniteHybridRotatesUnlessItSaysOtherwise) {
   constexpr std::string_view kSwitch = "granitehybrid.rope.scaling.finetuned";
-  const auto file = formats::GgufFile::open(gguf_of("granite_hybrid_moe"));
-  ASSERT_TRUE(file.ok() && file->metadata().contains(kSwitch));
-  EXPECT_LT(error_of(rewritten("granite_hybrid_moe", kSwitch), Golden("granite_hybrid_moe"),
-                     {.precision = Precision::f32}),
-            1e-4);
+  const std::filesystem::path whole = gguf_of("granite_hybrid_moe"), path = scratch_folder() / "silent.gguf";
+  ASSERT_TRUE((*models::open_model(whole))->metadata().contains(kSwitch));
+  rewrite(whole, path, {.without = {std::string(kSwitch)}});
+  EXPECT_LT(error_of(path, Golden("granite_hybrid_moe"), {.precision = Precision::f32}), 1e-4);
 }
 
 // A bound on the steps would change every number behind it, and is not run: said, not passed over.

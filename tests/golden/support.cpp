@@ -69,6 +69,10 @@ fs::path golden_path(const std::string& file) {
   return fs::path(LITHE_TEST_DATA) / "golden" / "models" / file;
 }
 
+fs::path encoder_path(const std::string& file) {
+  return fs::path(LITHE_TEST_DATA) / "golden" / "encoders" / file;
+}
+
 std::vector<float> read_npy_f32(const fs::path& path) {
   return read_npy<float>(path, "<f4");
 }
@@ -155,6 +159,43 @@ void convert_model(const fs::path& from, const fs::path& to, DType dtype) {
   const auto plan = need(formats::plan_conversion(*file, dtype, true));
   const auto go_on = [](std::uint64_t, std::string_view) { return true; };
   need(formats::convert(*file, plan, to, threads, formats::ConvertProgress(go_on)));
+}
+
+fs::path as_gguf(const fs::path& directory) {
+  const fs::path path =
+      scratch_folder() /
+      fmt::format("{}-{}.gguf", directory.parent_path().filename().string(), directory.filename().string());
+  if (!fs::exists(path)) convert_model(directory, path, DType::f32);
+  return path;
+}
+
+std::vector<std::string> folders_in(const fs::path& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+void rewrite(const fs::path& from, const fs::path& to, const Edits& edits) {
+  const auto file = need(formats::GgufFile::open(from));
+  const auto stays = [&](std::string_view name) {
+    return std::ranges::find(edits.without, name) == edits.without.end();
+  };
+  formats::GgufWriter writer;
+  for (const formats::GgufPair& pair : file.metadata().pairs()) {
+    if (stays(pair.key)) writer.copy_metadata(pair);
+  }
+  for (const auto& [key, value] : edits.set) writer.add_metadata(key, value);
+  for (const auto& tensor : file.tensors()) {
+    if (stays(tensor.name)) writer.add_tensor(std::string(tensor.name), tensor.format->dtype, tensor.dims);
+  }
+  need(writer.begin(to));
+  for (const auto& tensor : file.tensors()) {
+    if (stays(tensor.name)) need(writer.write_tensor(tensor.data));
+  }
+  need(writer.commit());
 }
 
 void export_model(const fs::path& from, const fs::path& to) {

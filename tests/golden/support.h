@@ -20,7 +20,8 @@ namespace lithe::test {
 /// A scratch folder of this process, removed at its end.
 const std::filesystem::path& scratch_folder();
 
-std::filesystem::path golden_path(const std::string& file);  // tests/golden/models/FILE
+std::filesystem::path golden_path(const std::string& file);   // tests/golden/models/FILE
+std::filesystem::path encoder_path(const std::string& file);  // tests/golden/encoders/FILE
 
 /// A .npy file of one of the two types that the oracle writes.
 std::vector<float> read_npy_f32(const std::filesystem::path& path);
@@ -28,6 +29,19 @@ std::vector<std::int32_t> read_npy_i32(const std::filesystem::path& path);
 
 /// A Hugging Face directory, or any model, as one GGUF file with matrices of type `dtype` where it fits.
 void convert_model(const std::filesystem::path& from, const std::filesystem::path& to, DType dtype);
+
+/// A Hugging Face directory below tests/golden as a GGUF file in f32, made once.
+std::filesystem::path as_gguf(const std::filesystem::path& directory);
+
+/// The folders in a folder, by name.
+std::vector<std::string> folders_in(const std::filesystem::path& path);
+
+/// A copy of a GGUF file with other parameters, and without some of its keys and tensors.
+struct Edits {
+  std::vector<std::pair<std::string, formats::GgufWriter::Value>> set{};
+  std::vector<std::string> without{};
+};
+void rewrite(const std::filesystem::path& from, const std::filesystem::path& to, const Edits& edits);
 
 /// A model as a new Hugging Face directory in f32.
 void export_model(const std::filesystem::path& from, const std::filesystem::path& to);
