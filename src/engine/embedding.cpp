@@ -136,18 +136,20 @@ void normalize(std::vector<float>& row, int p) {
   for (float& value : row) value = norm > 0 ? static_cast<float>(static_cast<double>(value) / norm) : 0.0f;
 }
 
-// [CLS] query [SEP] document [SEP], as every cross-encoder was trained.
+// [CLS] query [SEP] document [SEP], or with RoBERTa's vocabularies <s> query </s></s> document </s>, as every
+// cross-encoder was trained. Only the former tell the two apart by segments.
 Result<Text> encode_pair(const engine::LoadedModel& model, const std::string& query,
                          const std::string& document) {
   const tokenizer::Tokenizer& tokenizer = model.tokenizer();
   Text text;
   LITHE_ASSIGN_OR_RETURN(text.ids, tokenizer.encode(query, {.parse_special = false}));
+  if (tokenizer.separator()) text.ids.push_back(*tokenizer.separator());
   const std::size_t first = text.ids.size();
   LITHE_ASSIGN_OR_RETURN(const auto second,
                          tokenizer.encode(document, {.add_special = false, .parse_special = false}));
   text.ids.insert(text.ids.end(), second.begin(), second.end());
   if (tokenizer.eos()) text.ids.push_back(*tokenizer.eos());
-  if (model.model().spec().token_types > 1) {
+  if (model.model().spec().token_types > 1 && !tokenizer.separator()) {
     text.types.assign(text.ids.size(), 0);
     std::fill(text.types.begin() + static_cast<std::ptrdiff_t>(first), text.types.end(), std::uint8_t{1});
   }
@@ -199,13 +201,13 @@ Result<std::vector<Ranked>> rerank(Model& model, const std::string& query,
   if (documents.empty()) return ranked;
   LITHE_ASSIGN_OR_RETURN(Encoder encoder, Encoder::create(loaded, pairs, EmbedOptions{}.batch));
   std::vector<float> scores(static_cast<std::size_t>(spec.labels));
-  std::vector<std::vector<float>> firsts(documents.size());
+  std::vector<std::vector<float>> read(documents.size());  // what the head reads of each
   LITHE_RETURN_IF_ERROR(encoder.run(pairs, [&](std::size_t index, std::span<const float> rows) {
-    firsts[index].assign(rows.begin(), rows.begin() + spec.hidden);
+    read[index] = std::move(pool(rows, static_cast<std::size_t>(spec.hidden), spec.head_pooling).front());
     return true;
   }));
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    loaded.model().classify(firsts[i], scores);
+    loaded.model().classify(read[i], scores);
     ranked[i] = {i, scores.front()};
   }
   std::ranges::stable_sort(ranked, std::ranges::greater{}, &Ranked::score);

@@ -101,6 +101,21 @@ Status add_family_rules(const formats::Metadata& metadata, tokenizer::VocabSpec&
   return {};
 }
 
+/// Between two texts. Files that do not say: with RoBERTa's vocabularies a second separator. Where the first is itself the
+/// separator, BERT's is one, unless the file also says that it ends each text with it.
+Status read_separator(const formats::Metadata& metadata, tokenizer::VocabSpec& spec) {
+  LITHE_ASSIGN_OR_RETURN(const auto architecture, metadata.optional_string("general.architecture"));
+  LITHE_ASSIGN_OR_RETURN(const auto add, metadata.optional_bool("tokenizer.ggml.add_sep_token"));
+  LITHE_ASSIGN_OR_RETURN(const auto kind, metadata.optional_string("tokenizer.ggml.model"));
+  const bool bert = kind == "bert";
+  spec.add_sep = add.value_or(spec.add_sep || (architecture == "bert" && !bert));
+  if (bert && !spec.add_eos.value_or(false)) spec.add_sep = false;
+  LITHE_ASSIGN_OR_RETURN(const auto sep,
+                         token_id(metadata, "tokenizer.ggml.seperator_token_id", spec.tokens.size()));
+  if (sep) spec.sep = sep;
+  return {};
+}
+
 void collect_turn_ends(tokenizer::VocabSpec& spec) {
   for (std::size_t id = 0; id < spec.types.size(); ++id) {
     if (spec.types[id] != TokenType::control && spec.types[id] != TokenType::user_defined) continue;
@@ -209,6 +224,7 @@ Result<tokenizer::VocabSpec> vocab_spec(const formats::Metadata& metadata) {
     LITHE_RETURN_IF_ERROR(take(spec.bos, "tokenizer.ggml.cls_token_id"));
     LITHE_RETURN_IF_ERROR(take(spec.eos, "tokenizer.ggml.seperator_token_id"));
   }
+  LITHE_RETURN_IF_ERROR(read_separator(metadata, spec));
   set_defaults(spec);
   collect_turn_ends(spec);
   LITHE_RETURN_IF_ERROR(add_family_rules(metadata, spec));

@@ -76,6 +76,7 @@ class Reader {
   Status read_added_tokens();
   Status read_post_processor(const Json* processor, int depth);
   Status put_around(const Json& id, bool before);
+  void read_pair(const Json& processor, const Json* known);
   void fill_holes();
   void mark_byte_tokens();
   void choose_alphabet();
@@ -244,6 +245,7 @@ Status Reader::read_post_processor(const Json* processor, int depth) {
         return corrupt("tokenizer.json: {} without its tokens", type);
       LITHE_RETURN_IF_ERROR(put_around((*pair)[1], before));
     }
+    out_->spec.add_sep = type == "RobertaProcessing";
     return {};
   }
   if (type != "TemplateProcessing") return unsupported("tokenizer.json: post_processor {}", in_quotes(type));
@@ -262,7 +264,30 @@ Status Reader::read_post_processor(const Json* processor, int depth) {
       return corrupt("tokenizer.json: TemplateProcessing with a token not listed");
     for (const Json& id : *ids) LITHE_RETURN_IF_ERROR(put_around(id, before));
   }
+  read_pair(*processor, known);
   return {};
+}
+
+/// Two texts: whether a second token follows the first one's end. Other ways to join them are nobody's business here.
+void Reader::read_pair(const Json& processor, const Json* known) {
+  const Json* pair = find_member(processor, "pair");
+  if (pair == nullptr || !pair->is_array() || known == nullptr) return;
+  std::vector<std::int64_t> between;
+  int texts = 0;
+  for (const Json& part : *pair) {
+    if (find_member(part, "Sequence") != nullptr) ++texts;
+    const Json* special = find_member(part, "SpecialToken");
+    if (special == nullptr || texts != 1) continue;
+    const Json* token = find_member(*known, string_of(*special, "id"));
+    const Json* ids = token == nullptr ? nullptr : find_member(*token, "ids");
+    if (ids == nullptr || !ids->is_array()) return;
+    for (const Json& id : *ids) between.push_back(id.is_number_integer() ? id.get<std::int64_t>() : -1);
+  }
+  VocabSpec& spec = out_->spec;
+  const auto is_token = [&](std::int64_t id) { return id >= 0 && id < std::ssize(spec.tokens); };
+  if (between.size() != 2 || between[0] != spec.eos || !is_token(between[1])) return;
+  spec.add_sep = true;
+  spec.sep = static_cast<TokenId>(between[1]);
 }
 
 /// A row with the same patterns has a faster splitter, and a name that other programs know.

@@ -62,7 +62,7 @@ struct Tokenizer::Impl {
   Splitter splitter;
   AddedTokens added, added_normalized;
   std::unique_ptr<Model> model;  // borrows tokens
-  std::optional<TokenId> bos, eos;
+  std::optional<TokenId> bos, eos, separator;
   std::set<TokenId> ends;
   Decoding::First first = Decoding::First::as_it_is;
   bool add_bos = false, add_eos = false;
@@ -116,6 +116,7 @@ Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
   LITHE_RETURN_IF_ERROR(check_id("BOS", spec.bos, tokens));
   LITHE_RETURN_IF_ERROR(check_id("EOS", spec.eos, tokens));
   LITHE_RETURN_IF_ERROR(check_id("EOT", spec.eot, tokens));
+  LITHE_RETURN_IF_ERROR(check_id("separator", spec.sep, tokens));
   LITHE_RETURN_IF_ERROR(check_id("unknown", spec.unk, tokens));
   LITHE_RETURN_IF_ERROR(check_id("padding", spec.pad, tokens));
   for (const TokenId id : spec.extra_eos) LITHE_RETURN_IF_ERROR(check_id("end", id, tokens));
@@ -125,13 +126,14 @@ Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
 
   tokens.set_decoding(pipeline.decoding);
   auto impl = std::make_unique<Impl>(
-      Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}});
+      Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}, {}});
   impl->added = AddedTokens(impl->tokens, spec.rules);
   LITHE_RETURN_IF_ERROR(impl->add_normalized(spec.rules));
   LITHE_ASSIGN_OR_RETURN(impl->model, make_model(spec, pipeline, impl->tokens));
   impl->first = pipeline.decoding.first;
   impl->bos = spec.bos;
   impl->eos = spec.eos;
+  if (spec.add_sep) impl->separator = spec.sep ? spec.sep : spec.eos;
   impl->ends = spec.extra_eos;
   if (spec.eos) impl->ends.insert(*spec.eos);
   if (spec.eot) impl->ends.insert(*spec.eot);
@@ -213,6 +215,9 @@ std::optional<TokenId> Tokenizer::bos() const {
 }
 std::optional<TokenId> Tokenizer::eos() const {
   return impl_->eos;
+}
+std::optional<TokenId> Tokenizer::separator() const {
+  return impl_->separator;
 }
 std::string_view Tokenizer::written(TokenId id) const {
   return impl_->tokens.contains(id) ? impl_->tokens.written(id) : std::string_view();

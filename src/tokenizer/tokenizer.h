@@ -49,6 +49,8 @@ struct VocabSpec {
   std::optional<bool> add_space_prefix, remove_extra_whitespaces;  // of SentencePiece's models
   std::optional<bool> lowercase, strip_accents;                    // of BERT's
   std::optional<TokenId> bos, eos, eot, unk, pad;
+  std::optional<TokenId> sep;   // nothing: eos
+  bool add_sep = false;         // between two texts, after the first one's eos: RoBERTa's "</s></s>"
   std::set<TokenId> extra_eos;  // further ids that end an answer (generation_config, <|im_end|>, ...)
   std::optional<bool> add_bos, add_eos;     // nothing: the default of `pre`
   std::map<TokenId, AddedTokenRule> rules;  // of control and user_defined tokens; GGUF has no field for them
@@ -100,6 +102,8 @@ class Tokenizer {
   TokenType type(TokenId id) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
+  /// What stands between two texts beside the first one's eos; nothing: nothing more.
+  std::optional<TokenId> separator() const;
   std::string_view written(TokenId id) const;  // as in the vocabulary; empty when out of range
   bool add_bos() const;
   /// Ends an answer: the union of eos, eot and extra_eos.

@@ -111,6 +111,64 @@ TEST(HfVocabulary, EveryEndIsOne) {  // field case 6
   EXPECT_EQ(tokenizer_of(keys).end_ids(), all);
 }
 
+// BERT's kin put one token between two texts, RoBERTa's a second: in every form that a tokenizer.json says it, through the
+// keys and back.
+TEST(HfVocabulary, TwoTextsAreJoinedAsTheFileSays) {
+  constexpr const char* kTemplate =
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+      {"SpecialToken":{"id":"</s>","type_id":0}}],"pair":[{"SpecialToken":{"id":"<s>","type_id":0}},
+      {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}},SECOND
+      {"Sequence":{"id":"B","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],
+      "special_tokens":{"<s>":{"id":"<s>","ids":[4],"tokens":["<s>"]},"</s>":{"id":"</s>","ids":[5],"tokens":["</s>"]},
+      "<tool>":{"id":"<tool>","ids":[6],"tokens":["<tool>"]}}})";
+  const auto with = [&](std::string processor, const std::string& second) {
+    if (const std::size_t at = processor.find("SECOND"); at != std::string::npos)
+      processor.replace(at, 6, second);
+    std::string json = kWords;
+    const std::string none = R"("post_processor":null)";
+    return json.replace(json.find(none), none.size(), "\"post_processor\":" + processor);
+  };
+  const std::string roberta = R"({"type":"RobertaProcessing","sep":["</s>",5],"cls":["<s>",4]})",
+                    bert = R"({"type":"BertProcessing","sep":["</s>",5],"cls":["<s>",4]})";
+  struct Case {
+    std::string json;
+    std::optional<TokenId> separator;
+  };
+  const std::vector<Case> cases{
+      {with(roberta, ""), 5},
+      {with(bert, ""), std::nullopt},
+      {with(kTemplate, R"({"SpecialToken":{"id":"</s>","type_id":0}},)"), 5},
+      {with(kTemplate, R"({"SpecialToken":{"id":"<tool>","type_id":0}},)"), 6},
+      {with(kTemplate, ""), std::nullopt},
+  };
+  for (const auto& [json, separator] : cases) {
+    const auto keys = keys_of({{"config.json", "{}"}, {"tokenizer.json", json}});
+    EXPECT_EQ(*keys.optional_bool("tokenizer.ggml.add_sep_token"), separator.has_value()) << json;
+    EXPECT_EQ(tokenizer_of(keys).separator(), separator) << json;
+    if (separator) {
+      EXPECT_EQ(keys.required_uint("tokenizer.ggml.seperator_token_id").value(), *separator);
+    }
+    Files back{{"config.json", "{}"}};
+    for (HfFile& file : hf_vocabulary_files(keys).value()) back[file.name] = std::move(file.text);
+    EXPECT_EQ(tokenizer_of(keys_of(back)).separator(), separator) << back["tokenizer.json"];
+  }
+  // Files of llama.cpp's from before there was a key for it.
+  const auto old = [](const char* architecture, const char* model) {
+    formats::MetadataBuilder out;
+    out.add("general.architecture", std::string(architecture));
+    out.add("tokenizer.ggml.model", std::string(model));
+    out.add("tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "<s>", "</s>", "a"});
+    out.add("tokenizer.ggml.scores", std::vector<float>(4));
+    out.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{2, 3, 3, 1});
+    out.add("tokenizer.ggml.bos_token_id", 1u);
+    out.add("tokenizer.ggml.eos_token_id", 2u);
+    return tokenizer_of(out.build().value()).separator();
+  };
+  EXPECT_EQ(old("bert", "t5"), 2);
+  EXPECT_EQ(old("bert", "bert"), std::nullopt);
+  EXPECT_EQ(old("t5", "t5"), std::nullopt);
+}
+
 TEST(HfVocabulary, TemplatesHaveNamesAndAnOrder) {
   Files files{
       {"config.json", "{}"},

@@ -34,8 +34,8 @@ struct Vocabulary {
   std::vector<std::string> tokens, merges;
   std::vector<std::int32_t> types;
   std::vector<float> scores;
-  std::optional<TokenId> bos, eos, unk, pad;
-  std::optional<bool> add_bos, add_eos;
+  std::optional<TokenId> bos, eos, unk, pad, sep;
+  std::optional<bool> add_bos, add_eos, add_sep;
   std::optional<bool> add_space_prefix, remove_extra_whitespaces, lowercase, strip_accents;
   std::string charsmap;
   std::vector<std::uint32_t> rules;
@@ -153,6 +153,18 @@ bool is_plain_bert(const tokenizer::Pipeline& pipeline) {
          pipeline.splits[1].behavior == SplitStep::Behavior::isolated;
 }
 
+/// Runs of blanks count as one, and those at the ends not at all: XLM-RoBERTa's words, T5's expression.
+bool joins_blanks(const tokenizer::Pipeline& pipeline) {
+  const auto cuts = [](const SplitStep& step) {
+    return step.kind == SplitStep::Kind::pattern && step.text == "\\s" &&
+           step.behavior == SplitStep::Behavior::removed;
+  };
+  const auto joins = [](const NormalizerStep& step) {
+    return step.kind == NormalizerStep::Kind::replace && step.regex && step.pattern == " {2,}";
+  };
+  return std::ranges::any_of(pipeline.splits, cuts) || std::ranges::any_of(pipeline.normalizers, joins);
+}
+
 void name_the_model(const HfTokenizer& file, const SentencePieceModel* sentencepiece, Vocabulary& out) {
   const tokenizer::Pipeline& pipeline = *file.spec.pipeline;
   switch (pipeline.model) {
@@ -181,6 +193,7 @@ void name_the_model(const HfTokenizer& file, const SentencePieceModel* sentencep
       for (const NormalizerStep& step : pipeline.normalizers) {
         if (step.kind == NormalizerStep::Kind::charsmap) out.charsmap = step.text;
       }
+      out.remove_extra_whitespaces = joins_blanks(pipeline);
       if (sentencepiece != nullptr) take_normalization(*sentencepiece, out);
       out.follow_json = true;
       return;
@@ -223,6 +236,8 @@ Result<Vocabulary> of_tokenizer_json(std::string text, const SentencePieceModel*
   out.unk = spec.unk;
   out.add_bos = spec.bos.has_value();
   out.add_eos = spec.eos.has_value();
+  if (spec.bos && spec.eos) out.add_sep = spec.add_sep;
+  out.sep = spec.sep;
   for (const auto& [id, rule] : spec.rules) {
     const std::uint32_t flags =
         (rule.lstrip ? 1u : 0u) | (rule.rstrip ? 2u : 0u) | (rule.single_word ? 4u : 0u);
@@ -294,6 +309,10 @@ void add_special_ids(const Texts& texts, const Vocabulary& vocabulary, formats::
       id = vocabulary.bos;
     if (vocabulary.eos && (which == (bert ? "sep" : "eos")) && (vocabulary.add_eos == true || !id))
       id = vocabulary.eos;
+    // llama.cpp puts BOS and EOS around two of BERT's texts, and its own idea of them where a file names none.
+    if (bert && !id && which == "bos") id = vocabulary.bos;
+    if (bert && !id && which == "eos") id = vocabulary.eos;
+    if (which == "sep" && vocabulary.add_sep == true) id = vocabulary.sep ? vocabulary.sep : vocabulary.eos;
     if (id) out.add("tokenizer.ggml." + std::string(key), static_cast<std::uint32_t>(*id));
   }
 }
@@ -368,6 +387,7 @@ void add_keys(Vocabulary vocabulary, formats::MetadataBuilder& out) {
   if (!vocabulary.merges.empty()) out.add("tokenizer.ggml.merges", std::move(vocabulary.merges));
   add_switch("add_bos_token", vocabulary.add_bos);
   add_switch("add_eos_token", vocabulary.add_eos);
+  add_switch("add_sep_token", vocabulary.add_sep);
   add_switch("add_space_prefix", vocabulary.add_space_prefix);
   add_switch("remove_extra_whitespaces", vocabulary.remove_extra_whitespaces);
   add_switch("normalizer.lowercase", vocabulary.lowercase);

@@ -26,7 +26,7 @@ inline constexpr std::string_view kEndIds = "tokenizer.lithe.eos_token_ids";
 Status add_hf_vocabulary(const formats::HfDirectory& directory, formats::MetadataBuilder& metadata);
 
 struct HfFile {
-  std::string name, text;
+  std::string name, text;  // the name below the directory
 };
 /// tokenizer.json, tokenizer_config.json, special_tokens_map.json and generation_config.json with equal ids.
 /// unsupported: a kind of vocabulary that cannot be written.

@@ -133,15 +133,18 @@ Ordered post_processor(const VocabSpec& spec, bool add_bos, bool add_eos) {
   const auto text = [](Ordered& list, const char* name, int segment) {
     list.push_back({{"Sequence", {{"id", name}, {"type_id", segment}}}});
   };
-  const bool bert = spec.model == "bert";
   for (Ordered* list : {&single, &pair}) {
     if (add_bos && spec.bos) special(*list, *spec.bos, 0);
     text(*list, "A", 0);
     if (add_eos && spec.eos) special(*list, *spec.eos, 0);
   }
-  if (add_bos && spec.bos && !bert) special(pair, *spec.bos, 1);
-  text(pair, "B", 1);
-  if (add_eos && spec.eos) special(pair, *spec.eos, 1);
+  // Encoders know where a text ends; others begin each anew. RoBERTa has a second separator, and no segments.
+  const bool ends = add_bos && add_eos && spec.bos && spec.eos;
+  const int second = spec.add_sep ? 0 : 1;
+  if (ends && spec.add_sep) special(pair, spec.sep ? *spec.sep : *spec.eos, 0);
+  if (add_bos && spec.bos && !ends) special(pair, *spec.bos, 1);
+  text(pair, "B", second);
+  if (add_eos && spec.eos) special(pair, *spec.eos, second);
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
 }
 
@@ -281,6 +284,10 @@ Result<std::vector<HfFile>> hf_vocabulary_files(const formats::Metadata& metadat
     if (spec.eos) special["sep_token"] = special["eos_token"];
     special.erase("bos_token");
     special.erase("eos_token");
+  }
+  if (spec.add_sep && spec.bos && spec.eos) {
+    special["cls_token"] = special["bos_token"];
+    special["sep_token"] = written(spec, static_cast<std::size_t>(spec.sep ? *spec.sep : *spec.eos));
   }
   Ordered config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   config.update(special);
