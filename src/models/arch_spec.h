@@ -106,12 +106,14 @@ struct ArchSpec {
   std::vector<RopeSpec> ropes;  // most models: one
   std::int64_t learned_positions =
       0;  // rows of a table of position embeddings, added to the tokens'; 0: none
+  std::int64_t skipped_positions = 0;  // rows of a checkpoint's table before the first that a token gets
   bool tied_head = false;
   bool causal = true;  // false: an encoder, whose tokens see all of a text, and which gives rows, not logits
   Pooling pooling = Pooling::none;
   int token_types = 0;  // rows of a table of segments, added to the tokens'; 0: none
   HeadActivation head_activation = HeadActivation::tanh;
-  int labels = 0;  // of the classification head; 0: none
+  int labels = 0;                       // of the classification head; 0: none
+  Pooling head_pooling = Pooling::cls;  // what it reads of a text: the first row, or the mean
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   float logit_soft_cap = 0;
   std::vector<LayerSpec> layers;

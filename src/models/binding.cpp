@@ -66,7 +66,7 @@ Status Binding::bind(const formats::ModelFile& file, const ArchSpec& spec, const
     const WeightEntry& entry = table[i];
     const std::size_t count = per_layer(entry.role) ? spec.layers.size() : 1;
     for (std::size_t layer = 0; layer < count; ++layer) {
-      if (!entry.lies_in(spec.layers[layer])) continue;
+      if (entry.gguf.empty() || !entry.lies_in(spec.layers[layer])) continue;
       const std::string name = layer_name(entry.gguf, static_cast<std::int64_t>(layer));
       const GgufTensor* tensor = file.find_tensor(name);
       if (tensor == nullptr) {

@@ -416,6 +416,10 @@ Result<DecoderWeights> Builder::build(ArchSpec& spec) {
   }
   if (const BoundWeight& cls = binding_.find(Role::cls)) {
     LITHE_ASSIGN_OR_RETURN(out.cls, linear(cls, binding_.find(Role::cls_bias)));
+  } else if (spec.labels > 0) {
+    log_warning(
+        "the file lacks cls.weight, which rows pass before the labels': scores are not what was trained "
+        "(llama.cpp's converter leaves out BERT's)");
   }
   LITHE_ASSIGN_OR_RETURN(out.cls_norm, norm(Role::cls_norm, Role::cls_norm, 0, spec.norm, spec.norm_eps));
   if (const BoundWeight& labels = binding_.find(Role::cls_out)) {
@@ -480,16 +484,12 @@ Result<DescribedModel> describe_model(const formats::ModelFile& file, std::int64
     return unsupported(
         "the file holds an adapter, not a model: merge it into the model that it was trained on");
   LITHE_ASSIGN_OR_RETURN(model.family, find_family(architecture));
-<<<<<<< HEAD
   LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file, architecture)));
-=======
-  LITHE_ASSIGN_OR_RETURN(model.spec, model.family->describe(Parameters(file.metadata(), architecture)));
   const std::string direction = fmt::format("{}.attention.causal", architecture);
   LITHE_ASSIGN_OR_RETURN(const auto causal, file.metadata().optional_bool(direction));
   if (causal && *causal != model.spec.causal)
     return unsupported("{} = {}, but '{}' runs with {} only", direction, *causal, architecture,
                        model.spec.causal);
->>>>>>> 4df9152 (Run what a file says of its numbers, or refuse it)
   model.spec.usable_context = context > 0 ? context : model.spec.context;
   model.table = model.family->weights(model.spec);
   LITHE_RETURN_IF_ERROR(read_vocabulary_size(file, model.table, model.spec));

@@ -27,8 +27,9 @@ class Parameters {
   bool has(std::string_view key) const { return metadata_->contains(full_name(key)); }
   /// Whether the file holds a tensor: only for what other programs' files state in no other way. false where there are
   /// parameters alone (a config.json, which states everything).
-  bool holds(std::string_view tensor) const {
-    return file_ != nullptr && file_->find_tensor(tensor) != nullptr;
+  bool holds(std::string_view tensor) const { return find(tensor) != nullptr; }
+  const formats::GgufTensor* find(std::string_view tensor) const {
+    return file_ == nullptr ? nullptr : file_->find_tensor(tensor);
   }
   Result<std::int64_t> integer(std::string_view key, std::int64_t least, std::int64_t most) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t least, std::int64_t most,
@@ -53,7 +54,7 @@ class Parameters {
 /// fit.
 struct Limits {
   static constexpr std::int64_t layers = 1024, hidden = 1 << 17, heads = 4096, head_dim = 4096, ffn = 1 << 20,
-                                vocab = 1 << 24, context = std::int64_t{1} << 30;
+                                vocab = 1 << 24, labels = 1 << 16, context = std::int64_t{1} << 30;
   static constexpr double theta = 1e12, eps = 0.1, scaling = 1e6;
 };
 

@@ -16,6 +16,8 @@ std::int64_t dim_length(Dim dim, const ArchSpec& spec, const LayerSpec& layer) {
       return spec.vocab;
     case Dim::positions:
       return spec.learned_positions;
+    case Dim::skipped_positions:
+      return spec.skipped_positions;
     case Dim::token_types:
       return spec.token_types;
     case Dim::labels:

@@ -18,6 +18,7 @@ namespace lithe::models {
 enum class Role : std::uint8_t {
   // one per model
   embedding,
+  skipped_positions,
   position_embedding,
   token_types,
   embedding_norm,
@@ -105,6 +106,7 @@ enum class Dim : std::uint8_t {
   hidden,
   vocab,
   positions,
+  skipped_positions,
   token_types,
   labels,
   q_out,
@@ -177,8 +179,8 @@ constexpr bool is_mixed(Transform transform) {
 
 struct WeightEntry {
   Role role;
-  std::string gguf;      // "{}" stands for the layer
-  std::string hf;        // the same; "a|b": whichever is there; empty: not in such checkpoints
+  std::string gguf;  // "{}" stands for the layer; empty: rows that GGUF leaves out, and zeros on the way back
+  std::string hf;    // the same; "a|b": whichever is there; empty: not in such checkpoints
   Dim rows = Dim::none;  // Dim::none: a vector
   Dim cols = Dim::hidden;
   Presence presence = Presence::required;

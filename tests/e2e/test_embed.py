@@ -32,6 +32,32 @@ class Embed(harness.Case):
                                                                       "pad_token": "[PAD]", "unk_token": "[UNK]"}))
         return folder
 
+    def roberta(self, name):
+        """With a unigram vocabulary, whose texts are joined by two tokens."""
+        folder = self.folder / name
+        if folder.exists():
+            return folder
+        shutil.copytree(GOLDEN / name, folder)
+        mark = lambda token: {"SpecialToken": {"id": token, "type_id": 0}}
+        text = lambda which: {"Sequence": {"id": which, "type_id": 0}}
+        special = ["<s>", "<pad>", "</s>", "<unk>"]
+        pieces = [[token, 0.0] for token in special] + [["\u2581" + word, -3.0 - i / 9] for i, word in enumerate(WORDS[4:17])]
+        blanks = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+        (folder / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "normalizer": None, "decoder": blanks,
+            "added_tokens": [{"id": i, "content": token, "special": True, "normalized": False, "lstrip": False, "rstrip": False,
+                              "single_word": False} for i, token in enumerate(special)],
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, blanks]},
+            "post_processor": {
+                "type": "TemplateProcessing", "single": [mark("<s>"), text("A"), mark("</s>")],
+                "pair": [mark("<s>"), text("A"), mark("</s>"), mark("</s>"), text("B"), mark("</s>")],
+                "special_tokens": {token: {"id": token, "ids": [i], "tokens": [token]} for i, token in enumerate(special[:3])}},
+            "model": {"type": "Unigram", "unk_id": 3, "vocab": pieces, "byte_fallback": False}}))
+        (folder / "tokenizer_config.json").write_text(json.dumps({
+            "bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>",
+            "unk_token": "<unk>"}))
+        return folder
+
     def vectors(self, *args, **kwargs):
         return json.loads(self.out("embed", *args, "--embd-output-format", "array", **kwargs))
 
@@ -90,6 +116,37 @@ class Embed(harness.Case):
         lines = self.out("rerank", "-m", model, "-q", "what is a page table", "-n", 2, *documents).splitlines()
         self.assertEqual(len(lines), 2)
 
+    def test_rerank_with_two_separators(self):
+        model, file, back = self.roberta("xlm_roberta_rank"), self.folder / "xlm.gguf", self.folder / "xlm-back"
+        self.out("convert", model, file, "--type", "f32")
+        self.out("convert", file, back, "--hf")
+        documents = ["a page table maps keys to pages", "memory of a tree"]
+        def rerank(source):
+            said = json.loads(self.out("rerank", "-m", source, "-q", "what is a page table", *documents, "--json"))
+            return said["usage"], said["results"]
+        answer = rerank(model)
+        # <s> what is a page table </s> </s> ... </s>
+        self.assertEqual(answer[0]["total_tokens"], (5 + 4) * 2 + 7 + 4)
+        self.assertEqual(rerank(file), answer)
+        self.assertEqual(rerank(back), answer)
+        joined = json.loads((back / "tokenizer.json").read_text())["post_processor"]["pair"]
+        self.assertEqual([list(part)[0] for part in joined], ["SpecialToken", "Sequence", "SpecialToken", "SpecialToken",
+                                                              "Sequence", "SpecialToken"])
+
+    def test_a_directory_written_of_a_file_pools_alike(self):
+        model, file, back = self.encoder("bert"), self.folder / "pooled.gguf", self.folder / "bert-back"
+        (model / "1_Pooling").mkdir(exist_ok=True)
+        (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+        vectors = self.vectors("-m", model, "what is a page table")
+        self.out("convert", model, file, "--type", "f32")
+        self.out("convert", file, back, "--hf")
+        shutil.rmtree(model / "1_Pooling")
+        self.assertNotEqual(self.vectors("-m", model, "what is a page table"), vectors)  # the mean
+        self.assertEqual(self.vectors("-m", file, "what is a page table"), vectors)
+        self.assertEqual(self.vectors("-m", back, "what is a page table"), vectors)
+        modules = json.loads((back / "modules.json").read_text())
+        self.assertEqual([module["path"] for module in modules], ["", "1_Pooling"])
+
     def test_refusals(self):
         model = self.encoder("bert")
         self.assertIn("no classification head", self.refused(1, "rerank", "-m", model, "-q", "a", "b"))
@@ -103,7 +160,7 @@ class Embed(harness.Case):
     def test_what_would_be_read_wrongly_is_refused(self):
         folder = self.encoder("modernbert_rank")
         config = json.loads((folder / "config.json").read_text())
-        for key, value, says in (("classifier_pooling", "mean", "classifier_pooling"),
+        for key, value, says in (("classifier_pooling", "max", "classifier_pooling"),
                                  ("layer_types", ["full_attention", "sliding_attention", "full_attention", "full_attention"],
                                   "without a period"),
                                  ("hidden_activation", "relu", "hidden_activation")):

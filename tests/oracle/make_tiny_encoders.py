@@ -27,6 +27,12 @@ def bert(**changes):
     return transformers.BertConfig(**SIZES | changes)
 
 
+def roberta(kind=transformers.XLMRobertaConfig, pad=1, **changes):
+    # positions begin after the padding's, and the table has rows for what lies before
+    return kind(**SIZES | dict(max_position_embeddings=128 + 1 + pad, pad_token_id=pad, bos_token_id=1 - pad, eos_token_id=2,
+                               type_vocab_size=1) | changes)
+
+
 def modernbert(**changes):
     # a window that the text passes; the first and the fourth layer see all
     return transformers.ModernBertConfig(**SIZES | dict(num_hidden_layers=4, local_attention=12, pad_token_id=0, bos_token_id=1,
@@ -36,8 +42,12 @@ def modernbert(**changes):
 MODELS = {
     "bert": ("BertModel", bert),
     "bert_rank": ("BertForSequenceClassification", lambda: bert(num_labels=1)),
+    "roberta": ("RobertaModel", lambda: roberta(transformers.RobertaConfig, pad=0, layer_norm_eps=1e-5)),
+    "xlm_roberta": ("XLMRobertaModel", roberta),
+    "xlm_roberta_rank": ("XLMRobertaForSequenceClassification", lambda: roberta(num_labels=1)),
     "modernbert": ("ModernBertModel", modernbert),
     "modernbert_rank": ("ModernBertForSequenceClassification", lambda: modernbert(num_labels=3)),
+    "modernbert_mean": ("ModernBertForSequenceClassification", lambda: modernbert(num_labels=1, classifier_pooling="mean")),
     "nomic_bert": ("NomicBertModel", lambda: transformers.NomicBertConfig(**SIZES, rope_parameters=rope(1000.0))),
 }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kPeriod = 3;
 
 Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
-  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, Pooling::mean, spec));
   spec.head_activation = HeadActivation::gelu;
   RopeSpec local{.kind = RopeKind::half, .dim = spec.ropes.front().dim};
   LITHE_ASSIGN_OR_RETURN(local.theta, parameters.real_or("rope.freq_base_swa", 1.0, Limits::theta, 10000.0));
@@ -37,24 +37,27 @@ Result<ArchSpec> describe(const Parameters& parameters) {
 }
 
 WeightTable weights(const ArchSpec& spec) {
+  const std::string top = spec.labels > 0 ? "model." : "";
   WeightTable table = dense_weights(Transform::none);
   remove(table, {Role::output});
-  rename(table, {{Role::embedding, "model.embeddings.tok_embeddings.weight"},
-                 {Role::output_norm, "model.final_norm.weight"},
-                 {Role::attn_norm, "model.layers.{}.attn_norm.weight"},
-                 {Role::ffn_norm, "model.layers.{}.mlp_norm.weight"},
-                 {Role::attn_out, "model.layers.{}.attn.Wo.weight"},
-                 {Role::down, "model.layers.{}.mlp.Wo.weight"}});
+  rename(table, {{Role::embedding, top + "embeddings.tok_embeddings.weight"},
+                 {Role::output_norm, top + "final_norm.weight"},
+                 {Role::attn_norm, top + "layers.{}.attn_norm.weight"},
+                 {Role::ffn_norm, top + "layers.{}.mlp_norm.weight"},
+                 {Role::attn_out, top + "layers.{}.attn.Wo.weight"},
+                 {Role::down, top + "layers.{}.mlp.Wo.weight"}});
   entry_of(table, Role::attn_norm).presence = Presence::optional;
-  fuse(table, {Role::q, Role::k, Role::v}, "blk.{}.attn_qkv.weight", "model.layers.{}.attn.Wqkv.weight");
-  fuse(table, {Role::gate, Role::up}, "blk.{}.ffn_up.weight", "model.layers.{}.mlp.Wi.weight");
-  add_embedding_parts(table, "", "model.embeddings.norm.weight");
-  add_classifier(table, spec, "head.dense.weight", "head.norm.weight");
+  fuse(table, {Role::q, Role::k, Role::v}, "blk.{}.attn_qkv.weight", top + "layers.{}.attn.Wqkv.weight");
+  fuse(table, {Role::gate, Role::up}, "blk.{}.ffn_up.weight", top + "layers.{}.mlp.Wi.weight");
+  add_embedding_parts(table, "", top + "embeddings.norm.weight");
+  add_classifier(table, spec, "head.dense.weight", "head.norm.weight", "classifier.weight");
   return table;
 }
 
 // Every so manieth layer sees all: said as a number, or layer by layer.
 Status translate_period(HfConfig& config) {
+  if (config.exporting())
+    return config.translate({{"attention.sliding_window_pattern", "global_attn_every_n_layers"}});
   LITHE_ASSIGN_OR_RETURN(auto period, config.integer("global_attn_every_n_layers", kPeriod));
   if (const Json* types = config.find("layer_types"); types != nullptr && types->is_array()) {
     const auto fits = [&](std::int64_t every) {
@@ -72,6 +75,32 @@ Status translate_period(HfConfig& config) {
   return {};
 }
 
+// What the head reads: files that do not say mean the mean.
+Status translate_head(HfConfig& config) {
+  if (config.exporting()) {
+    const bool mean = config.spec().head_pooling == Pooling::mean;
+    if (config.spec().labels > 0) config.set("classifier_pooling", mean ? "mean" : "cls");
+    return {};
+  }
+  if (!is_classifier(config)) return {};
+  LITHE_ASSIGN_OR_RETURN(const std::string pooling, config.text("classifier_pooling", "cls"));
+  if (pooling != "cls" && pooling != "mean")
+    return unsupported("config.json: classifier_pooling = {} does not run (cls and mean do)", pooling);
+  config.add("classifier.pooling_type",
+             static_cast<std::uint32_t>(pooling == "cls" ? Pooling::cls : Pooling::mean));
+  return {};
+}
+
+Status translate_ropes(HfConfig& config) {
+  // As files before Transformers 5 state it, which newer ones read too.
+  if (config.exporting()) return config.translate({{"rope.freq_base", "global_rope_theta", KeyKind::real}});
+  LITHE_RETURN_IF_ERROR(config.check_local_rope());
+  if (const Json* full = config.find("rope_parameters.full_attention"))
+    return config.translate_rope_in(*full, 160000.0);
+  LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));
+  return config.translate_rope(theta);
+}
+
 Status translate(HfConfig& config) {
   KeyTable keys = layer_norm_keys("norm_eps");
   keys.push_back({"attention.sliding_window", "local_attention", KeyKind::integer, "128"});
@@ -84,15 +113,9 @@ Status translate(HfConfig& config) {
   keys.push_back({"", "norm_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   LITHE_RETURN_IF_ERROR(translate_period(config));
-  LITHE_RETURN_IF_ERROR(translate_encoder(config));
-  LITHE_ASSIGN_OR_RETURN(const std::string pooling, config.text("classifier_pooling", "cls"));
-  if (is_classifier(config) && pooling != "cls")
-    return unsupported("config.json: classifier_pooling = {} does not run (cls does)", pooling);
-  LITHE_RETURN_IF_ERROR(config.check_local_rope());
-  if (const Json* full = config.find("rope_parameters.full_attention"))
-    return config.translate_rope_in(*full, 160000.0);
-  LITHE_ASSIGN_OR_RETURN(const double theta, config.real("global_rope_theta", 160000.0));
-  return config.translate_rope(theta);
+  LITHE_RETURN_IF_ERROR(translate_encoder(config, "ModernBert", "modernbert"));
+  LITHE_RETURN_IF_ERROR(translate_head(config));
+  return translate_ropes(config);
 }
 
 }  // namespace

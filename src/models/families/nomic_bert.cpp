@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 2> kHfNames{"NomicBertModel", "NomicBertF
 
 Result<ArchSpec> describe(const Parameters& parameters) {
   LITHE_ASSIGN_OR_RETURN(ArchSpec spec, describe_dense(parameters, RopeKind::half));
-  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, spec));
+  LITHE_RETURN_IF_ERROR(describe_encoder(parameters, Pooling::cls, spec));
   describe_after_add(spec);
   LITHE_RETURN_IF_ERROR(describe_token_types(parameters, spec));
   return spec;
@@ -47,8 +47,12 @@ Status translate(HfConfig& config) {
   keys.push_back({"", "prenorm", KeyKind::boolean, "false"});
   keys.push_back({"", "qkv_proj_bias", KeyKind::boolean, "false"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
-  LITHE_RETURN_IF_ERROR(import_token_types(config));
-  LITHE_RETURN_IF_ERROR(translate_encoder(config));
+  if (config.exporting()) {
+    config.set("max_position_embeddings", config.spec().context);
+    config.set("pad_token_id", 0);  // the class insists on one
+  }
+  LITHE_RETURN_IF_ERROR(translate_token_types(config));
+  LITHE_RETURN_IF_ERROR(translate_encoder(config, "NomicBert", "nomic_bert"));
   return config.translate_rope(1000.0);
 }
 

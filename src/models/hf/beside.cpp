@@ -10,6 +10,9 @@ namespace lithe::models {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 16;
+constexpr std::string_view kUsualFolder = "1_Pooling";
+constexpr std::array<std::pair<std::string_view, Pooling>, 3> kModes{
+    {{"mean", Pooling::mean}, {"cls", Pooling::cls}, {"lasttoken", Pooling::last}}};
 
 // null: there is no such file.
 Result<Json> read_json(const std::filesystem::path& path) {
@@ -25,7 +28,7 @@ Result<Json> read_json(const std::filesystem::path& path) {
 Result<std::string> find_pooling(const std::filesystem::path& folder) {
   constexpr std::array<std::string_view, 3> kKnown{"Transformer", "Pooling", "Normalize"};
   LITHE_ASSIGN_OR_RETURN(const Json modules, read_json(folder / "modules.json"));
-  std::string pooling = "1_Pooling";
+  std::string pooling(kUsualFolder);
   if (modules.is_null()) return pooling;
   if (!modules.is_array()) return corrupt("modules.json is no list");
   for (const Json& module : modules) {
@@ -97,8 +100,6 @@ Status import_sentence_parts(const std::filesystem::path& folder, HfConfig& conf
   LITHE_ASSIGN_OR_RETURN(const std::string place, find_pooling(folder));
   LITHE_ASSIGN_OR_RETURN(const Json json, read_json(folder / place / "config.json"));
   if (!json.is_object()) return json.is_null() ? Status() : corrupt("{}/config.json is no object", place);
-  constexpr std::pair<std::string_view, Pooling> kModes[] = {
-      {"mean", Pooling::mean}, {"cls", Pooling::cls}, {"lasttoken", Pooling::last}};
   const auto mode = pooling_of(json);
   if (!mode.ok()) return Status(mode.status()).with_context(place + "/config.json");
   if (mode->empty()) return {};
@@ -109,6 +110,26 @@ Status import_sentence_parts(const std::filesystem::path& folder, HfConfig& conf
   }
   return unsupported("{}/config.json: pooling by {} does not run (mean, cls and lasttoken do)", place,
                      in_quotes(*mode));
+}
+
+std::vector<HfFile> sentence_parts(Pooling pooling, std::int64_t hidden) {
+  const auto mode = std::ranges::find(kModes, pooling, [](const auto& each) { return each.second; });
+  if (mode == kModes.end()) return {};
+  const auto module = [](int index, std::string_view path, std::string_view kind) {
+    return Json{{"idx", index},
+                {"name", std::to_string(index)},
+                {"path", path},
+                {"type", fmt::format("sentence_transformers.models.{}", kind)}};
+  };
+  const Json modules = Json::array({module(0, "", "Transformer"), module(1, kUsualFolder, "Pooling")});
+  const auto flag = [&](std::string_view name) { return mode->first == name; };
+  const Json settings{
+      {"word_embedding_dimension", hidden},        {"pooling_mode_cls_token", flag("cls")},
+      {"pooling_mode_mean_tokens", flag("mean")},  {"pooling_mode_lasttoken", flag("lasttoken")},
+      {"pooling_mode_max_tokens", false},          {"pooling_mode_mean_sqrt_len_tokens", false},
+      {"pooling_mode_weightedmean_tokens", false}, {"include_prompt", true}};
+  return {{"modules.json", modules.dump(2) + "\n"},
+          {std::string(kUsualFolder) + "/config.json", settings.dump(2) + "\n"}};
 }
 
 }  // namespace lithe::models

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "base/status.h"
 #include "models/hf/config.h"
+#include "models/hf/vocab.h"
 
 namespace lithe::models {
 
@@ -18,5 +20,8 @@ Status check_direction(HfConfig& config, bool causal);
 /// modules.json and the configuration of its pooling, where they are: "pooling_type". unsupported: further modules
 /// (Dense, ...), other poolings.
 Status import_sentence_parts(const std::filesystem::path& folder, HfConfig& config);
+
+/// The same files, for rows of `hidden` numbers; none for Pooling::none and rank.
+std::vector<HfFile> sentence_parts(Pooling pooling, std::int64_t hidden);
 
 }  // namespace lithe::models

@@ -101,6 +101,10 @@ bool HfConfig::has(std::string_view key) const {
   return metadata.contains(fmt::format("{}.{}", architecture_, key));
 }
 
+const std::vector<std::string_view>* HfConfig::texts(std::string_view key) const {
+  return file_->metadata().string_array(fmt::format("{}.{}", architecture_, key));
+}
+
 Status HfConfig::import_row(const KeyRow& row) {
   const Json* value = find(row.hf);
   if (row.gguf.empty()) {  // a fact

@@ -77,6 +77,8 @@ class HfConfig {
   bool exporting() const { return spec_ != nullptr; }
   const ArchSpec& spec() const { return *spec_; }
   bool has_tensor(std::string_view name) const { return file_->find_tensor(name) != nullptr; }
+  /// The texts that the file lists under "ARCH.key", or nullptr.
+  const std::vector<std::string_view>* texts(std::string_view key) const;
   /// '.' in the name leads into an object.
   void set(std::string_view name, Json value);
   /// The Transformers class, and model_type.

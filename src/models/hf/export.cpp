@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "formats/safetensors.h"
+#include "models/hf/beside.h"
 #include "models/hf/config.h"
 #include "models/hf/model.h"
 
@@ -92,11 +93,20 @@ Result<HfExport> HfExport::plan(const formats::ModelFile& file, std::optional<DT
   }
   LITHE_ASSIGN_OR_RETURN(plan.model_, describe_model(file));
   LITHE_RETURN_IF_ERROR(plan.write_config());
-  if (file.metadata().contains("tokenizer.ggml.tokens")) {
-    LITHE_ASSIGN_OR_RETURN(plan.texts_, hf_vocabulary_files(file.metadata()));
-  }
+  LITHE_RETURN_IF_ERROR(plan.write_texts());
   plan.list_targets();
   return plan;
+}
+
+Status HfExport::write_texts() {
+  const ArchSpec& spec = model_.spec;
+  if (file_->metadata().contains("tokenizer.ggml.tokens")) {
+    LITHE_ASSIGN_OR_RETURN(texts_, hf_vocabulary_files(file_->metadata()));
+  }
+  if (spec.causal) return {};
+  std::erase_if(texts_, [](const HfFile& text) { return text.name == "generation_config.json"; });
+  for (HfFile& text : sentence_parts(spec.pooling, spec.hidden)) texts_.push_back(std::move(text));
+  return {};
 }
 
 Status HfExport::write_config() {
@@ -113,7 +123,8 @@ Status HfExport::write_config() {
                                 std::pair{"eos_token_id", "tokenizer.ggml.eos_token_id"},
                                 std::pair{"pad_token_id", "tokenizer.ggml.padding_token_id"}}) {
     LITHE_ASSIGN_OR_RETURN(const auto id, file_->metadata().optional_uint(key));
-    config.set(hf, id ? Json(*id) : Json());  // null: not what the class would take for granted
+    if (!id && config.find(hf) != nullptr) continue;  // the family has one
+    config.set(hf, id ? Json(*id) : Json());          // null: not what the class would take for granted
   }
   LITHE_RETURN_IF_ERROR(check_config(config.json()));
   config_ = config.json().dump(2) + "\n";
@@ -129,7 +140,8 @@ Status HfExport::check_config(const Json& written) const {
   LITHE_ASSIGN_OR_RETURN(const formats::Metadata again, config.metadata.build());
   const Family& family = *model_.family;
   LITHE_ASSIGN_OR_RETURN(const ArchSpec a, family.describe(Parameters(*file_, family.name)));
-  LITHE_ASSIGN_OR_RETURN(const ArchSpec b, family.describe(Parameters(again, family.name)));
+  LITHE_ASSIGN_OR_RETURN(ArchSpec b, family.describe(Parameters(again, family.name)));
+  b.pooling = a.pooling;  // not config.json's to say
   if (a == b) return {};
   return unsupported("config.json cannot say all that this model's parameters do ({})",
                      changed(file_->metadata(), again, std::string(model_.family->name) + "."));
@@ -288,6 +300,8 @@ Status HfExport::write(const fs::path& folder, std::uint64_t shard_bytes, Thread
   std::vector<HfFile> texts = texts_;
   texts.push_back({"config.json", config_});
   for (const HfFile& text : texts) {
+    fs::create_directories((partial / text.name).parent_path(), error);
+    if (error) return io_error("{}: {}", (partial / text.name).string(), error.message());
     LITHE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(partial / text.name));
     LITHE_RETURN_IF_ERROR(file.write(text.text));
     LITHE_RETURN_IF_ERROR(file.commit());

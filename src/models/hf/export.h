@@ -62,6 +62,7 @@ class HfExport {
   void list_target(std::size_t entry, std::size_t layer);
   Status write_config();
   Status check_config(const Json& config) const;
+  Status write_texts();
   Status make(const Target& target, ThreadPool& pool, std::vector<std::byte>& out) const;
   Status make_part(const Target& target, const Part& part, ThreadPool& pool,
                    std::vector<std::byte>& out) const;

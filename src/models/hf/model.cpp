@@ -137,7 +137,7 @@ Status HfModel::list_tensors() {
   std::set<std::string> done;
   const auto list = [&](bool layers, std::size_t layer) -> Status {
     for (std::size_t i = 0; i < table_.size(); ++i) {
-      if (per_layer(table_[i].role) != layers || table_[i].hf.empty() ||
+      if (per_layer(table_[i].role) != layers || table_[i].hf.empty() || table_[i].gguf.empty() ||
           !table_[i].lies_in(spec_.layers[layer]))
         continue;
       if (!done.insert(layer_name(table_[i].gguf, static_cast<std::int64_t>(layer))).second) continue;
