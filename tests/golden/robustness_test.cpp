@@ -1,10 +1,14 @@
 // A model file is untrusted: whatever its bytes, loading and running end in a Status or in numbers, never in a crash.
 // The sanitizer builds run these too. Cases are numbered as in docs/field-cases.md: 22, 24, 26; robustness 3, 6.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "formats/safetensors.h"
+#include "models/hf/model.h"
 #include "support.h"
 
 namespace lithe::test {
@@ -261,6 +265,80 @@ TEST_F(RobustnessTest, WhatDoesNotRunIsSaid) {
   EXPECT_FALSE(model->make_pool(0).ok());
   options_.kv_dtype = DType::q4_k;
   EXPECT_EQ(Model::load(*file_, options_, threads_).status().code(), Code::invalid_argument);
+}
+
+// A golden directory with one tensor in place of another.
+class CodedTensorTest : public testing::Test {
+ protected:
+  struct Stored {
+    const char *type, *ending;  // of the name
+    std::vector<std::uint64_t> shape;
+    std::byte fill;
+  };
+  Result<std::unique_ptr<models::HfModel>> open(const char* name, const char* replaced,
+                                                const std::vector<Stored>& by) {
+    const std::filesystem::path folder = scratch_folder() / "coded";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    std::filesystem::copy(golden_path(name) / "config.json", folder / "config.json");
+    const auto directory = formats::HfDirectory::open(golden_path(name));
+    EXPECT_TRUE(directory.ok());
+    formats::SafetensorsWriter writer;
+    std::vector<std::vector<std::byte>> data;
+    for (const formats::SafetensorsTensor& tensor : directory->tensors()) {
+      if (tensor.name != replaced) {
+        writer.add_tensor(tensor.name, *tensor.type, tensor.shape);
+        data.emplace_back(tensor.data.begin(), tensor.data.end());
+        continue;
+      }
+      for (const Stored& one : by) {
+        writer.add_tensor(tensor.name + one.ending, *formats::find_safetensors_type(one.type), one.shape);
+        std::size_t bytes = 1;  // all of one byte a value
+        for (const std::uint64_t length : one.shape) bytes *= static_cast<std::size_t>(length);
+        data.emplace_back(bytes, one.fill);
+      }
+    }
+    EXPECT_TRUE(writer.begin(folder, std::uint64_t{1} << 30).ok());
+    for (const auto& bytes : data) EXPECT_TRUE(writer.write_tensor(bytes).ok());
+    EXPECT_TRUE(writer.commit().ok());
+    return models::HfModel::open(folder);
+  }
+};
+
+// Eight-bit floats and MXFP4 are read row by row of a matrix: a vector of them has no such rows.
+TEST_F(CodedTensorTest, VectorsOfCodesAreRefused) {
+  const std::vector<Stored> forms[] = {
+      {{"F8_E4M3", "", {32}, std::byte{0x38}}},
+      {{"U8", "_blocks", {1, 1, 16}, std::byte{0x22}}, {"U8", "_scales", {1, 1}, std::byte{0x7F}}}};
+  for (const auto& by : forms) {
+    const auto model = open("llama_fp8", "model.norm.weight", by);
+    ASSERT_FALSE(model.ok());
+    EXPECT_EQ(model.status().code(), Code::unsupported);
+    EXPECT_NE(model.status().message().find("model.norm.weight"), std::string::npos)
+        << model.status().message();
+  }
+}
+
+// A router is kept in f32 whatever it was stored as.
+TEST_F(CodedTensorTest, RoutersOfCodesAreDecoded) {
+  const auto original = models::HfModel::open(golden_path("deepseek_v3"));
+  ASSERT_TRUE(original.ok());
+  const formats::GgufTensor* router = nullptr;
+  int layer = -1;
+  while (router == nullptr)
+    router = (*original)->find_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", ++layer));
+  const auto model = open("deepseek_v3", fmt::format("model.layers.{}.mlp.gate.weight", layer).c_str(),
+                          {{"F8_E4M3", "", {router->dims[1], router->dims[0]}, std::byte{0x38}}});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::vector<std::byte> made;
+  const auto* coded = (*model)->find_tensor(router->name);
+  ASSERT_EQ(coded->format->dtype, DType::f32);
+  const auto bytes = (*model)->slice(*coded, 0, made);
+  ASSERT_TRUE(bytes.ok());
+  std::vector<float> values(static_cast<std::size_t>(coded->elements()));
+  ASSERT_EQ(bytes->size(), values.size() * sizeof(float));
+  std::memcpy(values.data(), bytes->data(), bytes->size());
+  EXPECT_TRUE(std::ranges::all_of(values, [](float value) { return value == 1.0f; }));
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ Status translate(HfConfig& config) {
   keys.push_back({"", "no_rope_layer_interval", KeyKind::integer, "4"});
   LITHE_RETURN_IF_ERROR(config.translate(keys));
   if (const Json* rotated = config.find("no_rope_layers")) {  // 1: this layer rotates
+    if (!rotated->is_array()) return corrupt("config.json: no_rope_layers is no list");
     for (std::size_t i = 0; i < rotated->size(); ++i) {
       if ((*rotated)[i] != Json((i + 1) % kPeriod != 0 ? 1 : 0)) {
         return unsupported("config.json: no_rope_layers is not every fourth layer");

@@ -195,6 +195,13 @@ Result<const SafetensorsTensor*> HfModel::find_source(const WeightEntry& entry, 
 
 Status HfModel::check_source(const Piece& piece, std::int64_t whole, std::int64_t stack) const {
   const SafetensorsTensor& source = *piece.source;
+  // Rows of codes are made one by one, each as long as the matrix is wide; blocks have no other form than GGUF's.
+  const WeightEntry& entry = *piece.entry;
+  const bool as_blocks = is_multiplied(entry.role) && entry.transform != Transform::latent_keys;
+  if ((piece.coded() && !entry.matrix()) || (piece.mxfp4 != nullptr && !as_blocks)) {
+    return unsupported("tensor {} holds codes ({}) where only plain numbers run", source.name,
+                       source.type_name);
+  }
   if (!piece.coded() && (source.type == nullptr || !source.type->dtype)) {
     return unsupported("tensor {} has the type {}, which Lithe does not run", source.name, source.type_name);
   }
@@ -339,7 +346,7 @@ std::optional<std::span<const std::byte>> HfModel::as_stored(const Recipe& recip
                                                              DType dtype) const {
   const std::vector<Piece>& pieces = recipe.slices[static_cast<std::size_t>(slice)];
   const Piece& piece = pieces.front();
-  if (pieces.size() != 1 || piece.entry->transform != Transform::none || piece.mxfp4 != nullptr ||
+  if (pieces.size() != 1 || piece.entry->transform != Transform::none || piece.coded() ||
       *piece.source->type->dtype != dtype) {
     return std::nullopt;
   }

@@ -12,6 +12,7 @@
 #include "tokenizer/hf_json.h"
 #include "tokenizer/hf_steps.h"
 #include "tokenizer/sentencepiece_model.h"
+#include "tokenizer/token_table.h"
 
 namespace lithe::models {
 namespace {
@@ -102,11 +103,13 @@ Status add_decoder_tokens(const Json& config, Vocabulary& out) {
   if (added == nullptr || !added->is_object()) return {};
   for (const auto& [key, token] : added->items()) {
     std::size_t id = 0;
+    bool good = !key.empty();
     for (const char c : key) {
-      if (c < '0' || c > '9' || id > (std::size_t{1} << 20))
-        return corrupt("tokenizer_config.json: added token {} has no id", in_quotes(key));
-      id = id * 10 + static_cast<std::size_t>(c - '0');
+      good = good && c >= '0' && c <= '9' && id < tokenizer::kMaxTokens;
+      if (good) id = id * 10 + static_cast<std::size_t>(c - '0');
     }
+    if (!good || id >= tokenizer::kMaxTokens)
+      return corrupt("tokenizer_config.json: added token {} has no id", in_quotes(key));
     while (out.tokens.size() <= id) {
       add_token(out, "[PAD" + std::to_string(out.tokens.size()) + "]", TokenType::unused);
       out.scores.push_back(-10000.0f);
