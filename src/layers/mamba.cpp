@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "layers/prepared.h"
 
 namespace lithe::layers {
 namespace {
@@ -118,12 +119,9 @@ void Mamba::project(ExecContext& context, const Mixed& mixed, std::span<const st
 ScratchNeed Mamba::scratch(const kernels::KernelTable& table, std::int64_t rows) const {
   constexpr std::uint64_t kRounding = 8 * kCacheLine;
   const auto floats = [](std::int64_t count) { return static_cast<std::uint64_t>(count) * sizeof(float); };
-  const auto prepared = [&](const Linear& linear) {
-    return static_cast<std::uint64_t>(rows) *
-           table.activation_bytes(linear.arithmetic(), linear.in_features());
-  };
   const std::uint64_t passing =
-      std::max({floats(rows * (spec.convolved() + 2 * spec.heads)), prepared(in), prepared(out)});
+      std::max({floats(rows * (spec.convolved() + 2 * spec.heads)), prepared_bytes(table, rows, {&in}),
+                prepared_bytes(table, rows, {&out})});
   return {kRounding + floats(rows * (spec.projected() + spec.inner())) + passing,
           floats(std::max<std::int64_t>(spec.inner(), in.in_features()))};
 }

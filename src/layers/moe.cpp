@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "layers/grouped.h"
+#include "layers/prepared.h"
 
 namespace lithe::layers {
 namespace {
@@ -139,22 +140,22 @@ void Moe::run(ExecContext& context, int layer, const LinearInput& input, float* 
 ScratchNeed Moe::scratch(const kernels::KernelTable& table, std::int64_t rows) const {
   constexpr std::uint64_t kRounding = 16 * kCacheLine;
   const auto floats = [](std::int64_t count) { return static_cast<std::uint64_t>(count) * sizeof(float); };
-  const auto prepared = [&](const Linear& linear, std::int64_t count) {
-    return static_cast<std::uint64_t>(count) *
-           table.activation_bytes(linear.arithmetic(), linear.in_features());
-  };
   const std::int64_t hidden = router.in_features(), width = up.front().out_features(),
                      slots = rows * rule.used;
   ScratchNeed need{kRounding, floats(std::max(hidden, width))};
   const std::uint64_t kept = floats(rows * (hidden + rule.experts) + slots * (2 * width + hidden));
-  std::uint64_t passing = std::max({prepared(router, rows), prepared(up.front(), slots),
-                                    prepared(gate.front(), slots), prepared(down.front(), slots)});
+  std::uint64_t passing = std::max({prepared_bytes(table, rows, {&router}),
+                                    prepared_bytes(table, slots, {&gate.front(), &up.front()}),
+                                    prepared_bytes(table, slots, {&down.front()})});
   std::uint64_t common = 0;
   if (shared.up) {
     common = floats(rows * (hidden + 1));
     const std::int64_t wide = shared.up.out_features();
     passing =
-        std::max(passing, floats(2 * rows * wide) + prepared(shared.up, rows) + prepared(shared.down, rows));
+        std::max({passing,
+                  floats(2 * rows * wide) + std::max(prepared_bytes(table, rows, {&shared.gate, &shared.up}),
+                                                     prepared_bytes(table, rows, {&shared.down})),
+                  prepared_bytes(table, rows, {&shared_gate})});
     need.per_worker = std::max(need.per_worker, floats(wide));
   }
   need.arena += kept + common + passing;

@@ -71,4 +71,17 @@ PreparedInput prepare_input(ExecContext& context, const LinearInput& input,
   return prepared;
 }
 
+std::uint64_t prepared_bytes(const kernels::KernelTable& table, std::int64_t rows,
+                             std::initializer_list<const Linear*> linears) {
+  std::array<std::uint64_t, std::tuple_size_v<decltype(PreparedInput::forms)>> row_bytes{};
+  for (const Linear* linear : linears) {
+    if (!*linear) continue;
+    row_bytes[static_cast<std::size_t>(linear->arithmetic())] =
+        table.activation_bytes(linear->arithmetic(), linear->in_features());
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t bytes : row_bytes) sum += bytes * static_cast<std::uint64_t>(rows);
+  return sum;
+}
+
 }  // namespace lithe::layers

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "kernels/kernel_table.h"
@@ -29,5 +30,10 @@ struct PreparedInput {
 /// Takes its memory of the context's arena.
 PreparedInput prepare_input(ExecContext& context, const LinearInput& input,
                             std::span<const kernels::Arithmetic> wanted);
+
+/// What that takes of the arena for `rows` rows that all of these matrices read: a form for each arithmetic among them.
+/// Matrices that are not there count for nothing.
+std::uint64_t prepared_bytes(const kernels::KernelTable& table, std::int64_t rows,
+                             std::initializer_list<const Linear*> linears);
 
 }  // namespace lithe::layers

@@ -1,16 +1,15 @@
 // What a step takes of scratch, priced before it is run. Follows decoder.cpp and layers/ allocation by allocation; the test
 // "ScratchIsPriced" compares it with what passes really take.
 #include <algorithm>
-#include <array>
-#include <initializer_list>
 
 #include "base/checked.h"
+#include "layers/prepared.h"
 #include "models/decoder.h"
 
 namespace lithe::models {
 namespace {
 
-using layers::Linear;
+using layers::prepared_bytes;
 using layers::ScratchNeed;
 
 // Each allocation of an arena begins at a cache line.
@@ -20,26 +19,12 @@ std::uint64_t floats(std::int64_t rows, std::int64_t width) {
   return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(width) * sizeof(float);
 }
 
-// The common input of some matrices, once in each arithmetic that one of them wants.
-std::uint64_t prepared(const kernels::KernelTable& table, std::int64_t rows,
-                       std::initializer_list<const Linear*> linears) {
-  std::array<std::size_t, 3> bytes{};
-  for (const Linear* linear : linears) {
-    if (!*linear) continue;
-    bytes[static_cast<std::size_t>(linear->arithmetic())] =
-        table.activation_bytes(linear->arithmetic(), linear->in_features());
-  }
-  std::uint64_t sum = 0;
-  for (const std::size_t row : bytes) sum += row * static_cast<std::uint64_t>(rows);
-  return sum;
-}
-
 ScratchNeed feed_scratch(const kernels::KernelTable& table, const DecoderLayer& layer, std::int64_t rows) {
   if (layer.moe) return layer.moe.scratch(table, rows);
   const std::int64_t width = layer.ffn.up.out_features();
   return {floats(rows, layer.ffn.gate ? 2 * width : width) +
-              std::max(prepared(table, rows, {&layer.ffn.gate, &layer.ffn.up}),
-                       prepared(table, rows, {&layer.ffn.down})),
+              std::max(prepared_bytes(table, rows, {&layer.ffn.gate, &layer.ffn.up}),
+                       prepared_bytes(table, rows, {&layer.ffn.down})),
           floats(1, width)};
 }
 
@@ -48,9 +33,10 @@ std::uint64_t latent_inputs(const kernels::KernelTable& table, const DecoderLaye
   const LatentWeights& latent = layer.latent;
   if (!latent) return 0;
   const std::int64_t all = rows * std::ssize(latent.keys);
-  return std::max({prepared(table, rows, {&latent.q_down, &latent.down, &layer.q}),
-                   prepared(table, rows, {&layer.q}), prepared(table, all, {&latent.keys.front()}),
-                   prepared(table, all, {&latent.values.front()})});
+  return std::max({prepared_bytes(table, rows, {&latent.q_down, &latent.down, &layer.q}),
+                   prepared_bytes(table, rows, {&layer.q}),
+                   prepared_bytes(table, all, {&latent.keys.front()}),
+                   prepared_bytes(table, all, {&latent.values.front()})});
 }
 
 }  // namespace
@@ -89,14 +75,14 @@ ScratchNeed Decoder::scratch_need(const StepShape& step) const {
     attention.arena *= static_cast<std::uint64_t>(ceil_div(shape.heads, job.q_heads));
     const ScratchNeed ffn = feed_scratch(table, layer, step.rows);
     const std::uint64_t passing =
-        std::max({prepared(table, step.rows, {&layer.q, &layer.k, &layer.v}),
-                  prepared(table, step.rows, {&layer.attn_out}), latent_inputs(table, layer, step.rows),
+        std::max({prepared_bytes(table, step.rows, {&layer.q, &layer.k, &layer.v}),
+                  prepared_bytes(table, step.rows, {&layer.attn_out}), latent_inputs(table, layer, step.rows),
                   attention.arena, ffn.arena});
     need.arena = std::max(need.arena, kept + passing);
     need.per_worker = std::max(
         {need.per_worker, attention.per_worker, ffn.per_worker, floats(1, layer.attn_out.in_features())});
   }
-  need.arena = std::max(need.arena, prepared(table, step.logit_rows, {&weights_.head}));
+  need.arena = std::max(need.arena, prepared_bytes(table, step.logit_rows, {&weights_.head}));
   need.arena += floats(step.rows, spec_.hidden) + kRounding;
   need.per_worker = std::max(need.per_worker, floats(1, spec_.hidden));
   return need;

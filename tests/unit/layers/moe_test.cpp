@@ -2,6 +2,7 @@
 #include "layers/moe.h"
 
 #include <gtest/gtest.h>
+#include <array>
 
 #include <algorithm>
 #include <cmath>
@@ -182,14 +183,18 @@ TEST_P(MoeTest, ABatchIsItsTokensOneByOne) {
 }
 
 TEST_P(MoeTest, ScratchIsPriced) {
-  const Moe moe = mixture(3, DType::q8_0, false);
-  for (const std::int64_t rows : {1, 5, 64}) {
-    ExecContext fresh(pool_, table_);
-    const std::vector<float> x = noise(rows * kHidden, 80);
-    std::vector<float> out(x.size());
-    moe.run(fresh, 0, {.x = x.data(), .stride = kHidden, .rows = rows, .cols = kHidden}, out.data(), kHidden,
-            false);
-    EXPECT_LE(fresh.arena().high_water(), moe.scratch(table_, rows).arena);
+  const Moe alike = mixture(3, DType::q8_0, false);
+  Moe mixed = mixture(3, DType::q8_0, false);  // gate and up want their common input in two forms
+  mixed.gate = mixture(3, DType::f32, true).gate;
+  for (const Moe* const moe : std::array<const Moe*, 2>{&alike, &mixed}) {
+    for (const std::int64_t rows : {1, 5, 64, 300}) {
+      ExecContext fresh(pool_, table_);
+      const std::vector<float> x = noise(rows * kHidden, 80);
+      std::vector<float> out(x.size());
+      moe->run(fresh, 0, {.x = x.data(), .stride = kHidden, .rows = rows, .cols = kHidden}, out.data(),
+               kHidden, false);
+      EXPECT_LE(fresh.arena().high_water(), moe->scratch(table_, rows).arena) << rows;
+    }
   }
 }
 
