@@ -12,6 +12,8 @@ namespace lithe::tokenizer {
 namespace {
 
 constexpr std::size_t kAlphabetEnd = 0x144;  // the first code point after the alphabet
+// Of a decoder's replacements: the bytes that one puts in, and what a token may grow to.
+constexpr std::size_t kLongestText = 256, kLeastRoom = 1 << 10, kMostGrowth = 64;
 
 /// The alphabet of GPT-2: printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in
 /// order.
@@ -40,9 +42,14 @@ int hex_digit(char c) {
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  if (from.empty()) return;
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
+  std::size_t next = text.find(from), at = 0;
+  if (from.empty() || next == std::string::npos) return;
+  std::string out;
+  for (; next != std::string::npos; next = text.find(from, at)) {
+    out.append(text, at, next - at).append(to);
+    at = next + from.size();
+  }
+  text = out.append(text, at);
 }
 
 /// The byte of "<0x0A>", or -1.
@@ -211,20 +218,34 @@ Status TokenTable::index(const std::vector<std::uint64_t>& hashes) {
   return {};
 }
 
-void TokenTable::set_decoding(const Decoding& decoding) {
+Status TokenTable::set_decoding(const Decoding& decoding) {
   const bool changes =
       decoding.tidy || decoding.spaces_between || decoding.added_apart || !decoding.replace.empty();
-  if (!changes) return;
+  if (!changes) return {};
+  for (const auto& [from, to] : decoding.replace) {
+    if (to.size() > kLongestText)
+      return unsupported("a decoder that puts in {} bytes: at most {} are supported", to.size(),
+                         kLongestText);
+  }
   std::string piece;
   for (std::size_t i = 0; i < size(); ++i) {
-    piece.assign(bytes(static_cast<TokenId>(i)));
+    const std::string_view own = bytes(static_cast<TokenId>(i));
+    piece.assign(own);
     const bool added = types_[i] != TokenType::normal && types_[i] != TokenType::byte;
     if (decoding.spaces_between || (added && decoding.added_apart)) piece.insert(0, 1, ' ');
-    for (const auto& [from, to] : decoding.replace) replace_all(piece, from, to);
+    for (const auto& [from, to] : decoding.replace) {
+      replace_all(piece, from, to);
+      if (piece.size() > kLeastRoom + kMostGrowth * own.size())
+        return unsupported("token {} of {} bytes grows to {} when it is decoded", i, own.size(),
+                           piece.size());
+    }
     if (decoding.tidy) tidy(piece);
     pieces_ += piece;
+    if (pieces_.size() > std::numeric_limits<std::uint32_t>::max())
+      return unsupported("a vocabulary of {} bytes as it is decoded", pieces_.size());
     pieces_end_.push_back(static_cast<std::uint32_t>(pieces_.size()));
   }
+  return {};
 }
 
 TokenId TokenTable::find_written(std::string_view written) const {

@@ -44,7 +44,8 @@ class TokenTable {
   std::string_view piece(TokenId id) const {
     return pieces_end_.empty() ? bytes(id) : view(pieces_, pieces_end_, id);
   }
-  void set_decoding(const Decoding& decoding);
+  /// unsupported: replacements that blow tokens up (a crafted file's).
+  Status set_decoding(const Decoding& decoding);
   Alphabet alphabet() const { return alphabet_; }
   /// Appends the bytes that a written token stands for; false (and `out` as it was) if it is not of the alphabet.
   bool append_bytes(std::string_view written, std::string& out) const;

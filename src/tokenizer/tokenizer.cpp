@@ -124,7 +124,7 @@ Result<Tokenizer> Tokenizer::create(const VocabSpec& spec) {
   LITHE_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::create(pipeline.normalizers));
   LITHE_ASSIGN_OR_RETURN(Splitter splitter, Splitter::create(pipeline));
 
-  tokens.set_decoding(pipeline.decoding);
+  LITHE_RETURN_IF_ERROR(tokens.set_decoding(pipeline.decoding));
   auto impl = std::make_unique<Impl>(
       Impl{std::move(tokens), std::move(normalizer), std::move(splitter), {}, {}, {}, {}, {}, {}, {}});
   impl->added = AddedTokens(impl->tokens, spec.rules);

@@ -253,6 +253,15 @@ TEST(Tokenizer, BadVocabulariesAreRefusedByName) {  // robustness 5
   refused(Code::corrupt, "EOS token is -7", [](Chat& v) { v.spec.eos = -7; });
   refused(Code::corrupt, "end token is 9999", [](Chat& v) { v.spec.extra_eos = {9999}; });
   refused(Code::corrupt, "added token is 9999", [](Chat& v) { v.spec.rules[9999] = {}; });
+  const auto decoder = [](Chat& v, std::vector<std::pair<std::string, std::string>> replace) {
+    v.spec.pipeline = *pipeline_of(v.spec);
+    v.spec.pipeline->decoding.replace = std::move(replace);
+  };
+  const std::string many(200, 'a');  // twice over: 40,000
+  refused(Code::unsupported, "token 97 of 1 bytes grows to 40000", [&](Chat& v) {
+    decoder(v, {{"a", many}, {"a", many}});
+  });
+  refused(Code::unsupported, "puts in 400 bytes", [&](Chat& v) { decoder(v, {{"a", many + many}}); });
 }
 
 TEST(Tokenizer, WhatIsTolerated) {
