@@ -197,7 +197,7 @@ std::string tensors_text(const ModelFile& file, const ModelFacts& facts, bool al
   for (const GgufTensor& tensor : file.tensors()) {
     const std::string note =
         file.shard_paths().size() > 1 && all ? fmt::format("shard {}", tensor.shard + 1) : "";
-    rows.push_back({std::string(tensor.name), tensor.dims, &tensor.type(), tensor.data.size(), note});
+    rows.push_back({std::string(tensor.name), tensor.dims, &tensor.type(), tensor.bytes(), note});
   }
   if (!all) rows = group_layers(std::move(rows));
   return fmt::format("Tensors ({})\n{}\n{}", file.tensors().size(), type_table(facts.types),
@@ -272,8 +272,7 @@ std::string all_json(const ModelFile& file, const ModelFacts& facts, const std::
                {"problems", facts.problems},
                {"notes", facts.notes},
                {"weights", facts.elements},
-               {"bits_per_weight", facts.bits_per_weight()},
-               {"notes", facts.notes}};
+               {"bits_per_weight", facts.bits_per_weight()}};
   Json metadata = Json::object(), types = Json::object(), tensors = Json::array();
   for (const GgufPair& pair : file.metadata().pairs()) {
     metadata[std::string(pair.key)] = value_json(*file.metadata().find(pair.key));
@@ -285,7 +284,7 @@ std::string all_json(const ModelFile& file, const ModelFacts& facts, const std::
     tensors.push_back({{"name", std::string(tensor.name)},
                        {"shape", tensor.dims},
                        {"type", tensor.type().name},
-                       {"bytes", tensor.data.size()},
+                       {"bytes", tensor.bytes()},
                        {"bits_per_weight", tensor.type().bits_per_weight()},
                        {"supported", tensor.format != nullptr},
                        {"shard", tensor.shard}});
@@ -326,7 +325,8 @@ Run add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
   app.add_option(
          "-m,--model,model", flags->model,
-         "Model file (GGUF; any shard of a split), or a name in the model cache; default: the default model")
+         "Model: a GGUF file (any shard of a split), a Hugging Face directory, or a name in the model cache; "
+         "default: the default model")
       ->type_name("MODEL");
   app.add_option("-c,--ctx,--max-model-len,--ctx-size", flags->ctx,
                  "Memory for so many tokens of context; default: the trained length")

@@ -11,6 +11,7 @@
 #include "models/gguf_vocab.h"
 #include "models/loader.h"
 #include "models/parameters.h"
+#include "models/weight_table.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lithe::app {
@@ -120,18 +121,28 @@ void add_resident(const GgufTensor& tensor, Bytes& bytes) {
   bytes.add(one.overflow() ? UINT64_MAX : one.sum(), tensor.elements() / (cols * rows));
 }
 
-// Floats of one token's activations: the residual stream and a copy, queries, keys, values and their mix, gate and up.
+// Floats of one token's activations: the residual stream and a copy, and the most that a layer makes beside them. That is
+// queries, keys, values and their mix, in the latent space too; a mixer's projections; gate and up, of a mixture those of
+// each expert that the token meets, with what it gives. All fit: lengths are held to models::Limits.
 std::uint64_t scratch_floats(const models::ArchSpec& spec) {
-  std::uint64_t most = 0;
+  std::int64_t most = 0;
   for (const models::LayerSpec& layer : spec.layers) {
-    const auto heads = static_cast<std::uint64_t>(layer.heads),
-               kv = static_cast<std::uint64_t>(layer.kv_heads);
-    const auto key = static_cast<std::uint64_t>(layer.head_dim),
-               value = static_cast<std::uint64_t>(layer.value_dim);
-    const std::uint64_t attention = heads * (key + value) + kv * (key + value);
-    most = std::max({most, attention, 2 * static_cast<std::uint64_t>(layer.ffn_dim)});
+    const std::int64_t heads = layer.heads, row = std::int64_t{layer.head_dim} + layer.value_dim;
+    std::int64_t mixed = (heads + layer.kv_heads) * row, fed = 2 * std::int64_t{layer.ffn_dim};
+    if (const models::LatentSpec& latent = layer.latent; latent.rank > 0) {
+      mixed = layer.head_dim + latent.query_rank +
+              heads * (latent.query_dim() + std::int64_t{latent.rank} + row + latent.value_dim);
+    }
+    if (models::is_recurrent(layer)) {
+      mixed = layer.mamba.projected() + layer.mamba.inner() + layer.mamba.convolved();
+    }
+    if (const models::MoeSpec& moe = layer.moe; layer.sparse()) {
+      fed = spec.hidden + moe.rule.experts + moe.rule.used * (2 * std::int64_t{moe.ffn_dim} + spec.hidden) +
+            2 * std::int64_t{moe.shared_dim} + spec.hidden;
+    }
+    most = std::max({most, mixed, fed});
   }
-  return 2 * static_cast<std::uint64_t>(spec.hidden) + most;
+  return static_cast<std::uint64_t>(2 * spec.hidden + most);
 }
 
 }  // namespace

@@ -51,6 +51,14 @@ class HfDirectory(harness.Case):
         shard.unlink()
         self.assertIn("model-00002-of-00002.safetensors is missing", self.refused(1, "inspect", folder))
 
+    def test_what_is_made_on_demand_has_bytes_too(self):
+        folder = pathlib.Path(__file__).parent.parent / "golden" / "models" / "deepseek_v3"
+        report = self.json("inspect", folder, "--json")
+        self.assertEqual(sum(tensor["bytes"] for tensor in report["tensors"]), sum(row["bytes"] for row in report["types"].values()))
+        norm = next(tensor for tensor in report["tensors"] if tensor["name"] == "output_norm.weight")
+        self.assertEqual((norm["shape"], norm["bytes"]), ([32], 4 * 32))
+        self.assertRegex(self.out("inspect", folder), r"output_norm\.weight +\[32\] +F32 +32\.000 bits +128 B")
+
     def test_pickles_are_never_read(self):
         folder = self.directory("pickles", {})
         owned = folder / "owned"
