@@ -12,7 +12,8 @@
 
 namespace lithe {
 
-/// How the rows of a text's tokens become one vector. automatic: as the model's file says, else the mean.
+/// How the rows of a text's tokens become one vector. automatic: as the model's file says, else the mean, of a
+/// decoder the last.
 enum class EmbeddingPooling : std::uint8_t { automatic, none, mean, cls, last };
 
 struct EmbedOptions {

@@ -28,13 +28,17 @@ Status check_length(const engine::LoadedModel& model, std::size_t index, std::si
 class Encoder {
  public:
   static Result<Encoder> create(engine::LoadedModel& model, std::span<const Text> texts, std::int64_t batch) {
-    std::int64_t longest = 1;
-    for (const Text& text : texts) longest = std::max<std::int64_t>(longest, std::ssize(text.ids));
-    const std::int64_t rows = std::max(batch, longest);
-    // Every text begins a page of its own.
-    const std::int64_t pages = rows + (rows + 1) * kernels::kPageTokens;
+    std::int64_t longest = 1, all = 0;
+    for (const Text& text : texts) {
+      longest = std::max<std::int64_t>(longest, std::ssize(text.ids));
+      all += std::ssize(text.ids);
+    }
+    // No pass holds more than there is, and a text has a token at least.
+    const std::int64_t rows = std::max(std::min(batch, all), longest);
+    const std::int64_t most = std::min<std::int64_t>(std::ssize(texts), rows);
+    const std::int64_t tokens = rows + most * kernels::kPageTokens;  // every text begins a page of its own
     LITHE_ASSIGN_OR_RETURN(kvcache::PagePool pool,
-                           engine::make_pool_that_fits(model, pages, rows, {rows, longest, rows}));
+                           engine::make_pool_that_fits(model, tokens, most, {rows, longest, 0}));
     return Encoder(model, std::move(pool), batch);
   }
 
