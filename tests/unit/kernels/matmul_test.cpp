@@ -87,7 +87,8 @@ TEST(Matmul, EqualsTheScalarLoops) {
       static_cast<long long>(combinations), static_cast<long long>(outputs), worst);
   for (const BlockFormat& format : block_formats()) {
     std::printf(
-        "[ proved ] format | %s | kernels | products equal to scalar loops on every instruction set\n",
+        "[ proved ] format | %s | kernels | products of scalar loops, but for rounding, on every instruction "
+        "set\n",
         std::string(format.name).c_str());
   }
 }
