@@ -33,8 +33,7 @@ std::optional<std::uint64_t> number_or_nothing(const ModelFile& file, std::strin
 
 Result<models::ArchSpec> describe(const ModelFile& file, const std::string& architecture) {
   LITHE_ASSIGN_OR_RETURN(const models::Family* family, models::find_family(architecture));
-  LITHE_ASSIGN_OR_RETURN(models::ArchSpec spec,
-                         family->describe(models::Parameters(file.metadata(), architecture)));
+  LITHE_ASSIGN_OR_RETURN(models::ArchSpec spec, family->describe(models::Parameters(file, architecture)));
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight");
       embedding && embedding->dims.size() == 2) {
     spec.vocab = static_cast<std::int64_t>(embedding->dims[1]);
