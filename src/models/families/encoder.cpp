@@ -1,5 +1,7 @@
 #include "models/families/encoder.h"
 
+#include <algorithm>
+
 #include "models/families/dense.h"
 
 namespace lithe::models {

@@ -103,8 +103,8 @@ Status HfExport::write_texts() {
   if (file_->metadata().contains("tokenizer.ggml.tokens")) {
     LITHE_ASSIGN_OR_RETURN(texts_, hf_vocabulary_files(file_->metadata()));
   }
-  if (spec.causal) return {};
-  std::erase_if(texts_, [](const HfFile& text) { return text.name == "generation_config.json"; });
+  if (!spec.causal)
+    std::erase_if(texts_, [](const HfFile& text) { return text.name == "generation_config.json"; });
   for (HfFile& text : sentence_parts(spec.pooling, spec.hidden)) texts_.push_back(std::move(text));
   return {};
 }
