@@ -40,22 +40,35 @@ Result<std::optional<std::string>> special_token(const formats::Metadata& metada
   return std::optional(std::string((*tokens)[*id]));
 }
 
-/// `tools`: the conversation has some.
-Result<Source> read_source(const std::string& path, const std::string& name, bool tools) {
+/// A file or a directory with a vocabulary, or a template alone.
+struct Opened {
+  std::optional<VocabularySource> vocabulary;
+  std::string text;
+};
+
+Result<Opened> open_source(const std::string& path) {
   constexpr std::string_view kGgufMagic = "GGUF";
+  Opened opened;
   if (!formats::is_hf_directory(path)) {
     LITHE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
     const auto bytes = file.bytes();
     const bool is_gguf = bytes.size() >= kGgufMagic.size() &&
                          std::memcmp(bytes.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
     if (!is_gguf) {
-      Source source;
-      LITHE_ASSIGN_OR_RETURN(source.text, read_file(path));
-      return source;
+      LITHE_ASSIGN_OR_RETURN(opened.text, read_file(path));
+      return opened;
     }
   }
-  LITHE_ASSIGN_OR_RETURN(const VocabularySource vocabulary, VocabularySource::open(path));
-  const formats::Metadata& metadata = vocabulary.metadata();
+  LITHE_ASSIGN_OR_RETURN(VocabularySource vocabulary, VocabularySource::open(path));
+  opened.vocabulary = std::move(vocabulary);
+  return opened;
+}
+
+/// `tools`: the conversation has some.
+Result<Source> read_source(const Opened& opened, const std::string& path, const std::string& name,
+                           bool tools) {
+  if (!opened.vocabulary) return Source{opened.text, {}, {}};
+  const formats::Metadata& metadata = opened.vocabulary->metadata();
   auto found = models::chat_template(metadata, name, tools);
   if (!found.ok()) return std::move(found).status().with_context(path);
   if (!*found) {
@@ -118,9 +131,10 @@ Result<Json> read_request(const TemplateFlags& flags) {
 }
 
 Status run_template(const TemplateFlags& flags) {
+  LITHE_ASSIGN_OR_RETURN(const Opened opened, open_source(flags.model));
   LITHE_ASSIGN_OR_RETURN(Json context, read_request(flags));
   const bool tools = context.contains("tools") && !context["tools"].is_null();
-  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(flags.model, flags.name, tools));
+  LITHE_ASSIGN_OR_RETURN(const Source source, read_source(opened, flags.model, flags.name, tools));
   LITHE_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::parse(source.text));
   const auto set_token = [&](const char* name, const std::optional<std::string>& flag,
                              const std::optional<std::string>& file) {
