@@ -44,6 +44,8 @@ int next_character(EditLine*, wchar_t* out) {
     char byte = 0;
     const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
     if (n <= 0) return static_cast<int>(n);
+    if (byte == '\0')
+      continue;  // a ^D from before the terminal was ours; libedit would take the next key literally
     switch (std::mbrtowc(out, &byte, 1, &state)) {
       case static_cast<std::size_t>(-2):
         continue;  // more bytes to come
@@ -130,6 +132,8 @@ LineEditor::Line LineEditor::read(const std::string& prompt) {
   Edit& e = *edit_;
   e.prompt = prompt;
   ::el_resize(e.line);
+  // Before the prompt: libedit itself would do so after it, and what is typed in between would be the terminal's to read.
+  ::el_set(e.line, EL_PREP_TERM, 1);
   int count = 0;
   const char* text = ::el_gets(e.line, &count);
   Line line;

@@ -144,6 +144,17 @@ class AtATerminal(harness.Case):
         t.type("/exit\n")
         self.assertEqual(t.close(), 0)
 
+    def test_an_end_typed_into_an_answer_spoils_nothing(self):
+        long = self.model("long", tiny_gguf.chain, {10: "A", "A": "B", "B": "A"}, context=100000)
+        t = Terminal(self, "-m", long, "--no-history", "-n", "2000")
+        t.expect(">>> ")
+        t.type("hello\n")
+        t.expect("ABAB")
+        t.type("\x04")                                 # the terminal is not ours now, and keeps a NUL of it
+        t.expect("tokens.*>>> ")
+        t.type("\x04")
+        self.assertEqual(t.close(), 0)
+
     def test_ctrl_c_stops_the_answer_only(self):
         endless = self.model("endless", tiny_gguf.chain, {10: "A", "A": "B", "B": "A"}, context=100000)
         home = self.folder / "elsewhere"

@@ -155,8 +155,12 @@ class Tokenizing(Case):
         for model in self.models:
             # The least of several, by turns: caches and clocks differ from run to run.
             bodies = (text(100_000), text(400_000))
-            turns = [[self.encode_time(model, body) for body in bodies] for _ in range(4)]
-            short, long = (min(times) for times in zip(*turns))
+            # What grows with the square takes 16 times as long, again and again; a busy machine does not.
+            for _ in range(4):
+                turns = [[self.encode_time(model, body) for body in bodies] for _ in range(4)]
+                short, long = (min(times) for times in zip(*turns))
+                if long < 5 * max(short, 0.005):
+                    break
             self.assertLess(long, 5 * max(short, 0.005), model)
 
 
