@@ -322,7 +322,7 @@ class Interruptions(Pull):
 
     def test_a_write_that_fails_leaves_something_to_resume(self):
         hub = self.one_file()
-        done = subprocess.run(["sh", "-c", f"ulimit -f 2000; exec {harness.BIN} pull org/name"], capture_output=True, text=True,
+        done = subprocess.run(["sh", "-c", 'ulimit -f 2000; exec "$0" pull org/name', harness.BIN], capture_output=True, text=True,
                               env=harness.clean_environment(**self.env, **self.environment(hub)))
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("cannot write", done.stderr)
