@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{256} << 10;     // stays in a core's own cache
 constexpr std::uint64_t kStep = std::uint64_t{512} << 10;  // less is not worth waking a thread for
-constexpr std::size_t kRecent = std::size_t{4}
-                                << 20;  // some steps: the writer and the reader take turns on the cores
+// Some steps: the writer and the reader take turns on the cores.
+constexpr std::size_t kRecent = std::size_t{4} << 20;
 
 bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;

@@ -52,8 +52,8 @@ Result<bool> is_third(const HfConfig& config) {
 
 Status translate_rope3(HfConfig& config) {
   constexpr double kTheta = 500000.0;
-  if (config
-          .exporting()) {  // stated for both kinds of layers, or Transformers takes a base of its own for one
+  // Stated for both kinds of layers, or Transformers takes a base of its own for one.
+  if (config.exporting()) {
     config.set("rope_parameters.full_attention.rope_theta", config.spec().ropes.front().theta);
     config.set("rope_parameters.sliding_attention.rope_theta", config.spec().ropes.back().theta);
     return config.translate_rope(kTheta);

@@ -18,13 +18,13 @@ enum class KeyKind : std::uint8_t { integer, real, boolean, text };
 
 /// One parameter under both its names.
 struct KeyRow {
-  std::string_view
-      gguf;  // below the architecture: "block_count"; empty: a fact of the family, which GGUF does not state
-  std::string_view
-      hf;  // "num_hidden_layers|n_layer": the first that config.json has; '.' leads into an object
+  /// Below the architecture: "block_count". Empty: a fact of the family, which GGUF does not state.
+  std::string_view gguf;
+  /// "num_hidden_layers|n_layer": the first that config.json has; '.' leads into an object.
+  std::string_view hf;
   KeyKind kind = KeyKind::integer;
-  /// What config.json means by leaving it out (a null means none), as JSON; empty: nothing is written. Of a fact: what the family runs, as
-  /// JSON values between '|', the first standing for absence.
+  /// What config.json means by leaving it out (a null means none), as JSON; empty: nothing is written. Of a fact: what
+  /// the family runs, as JSON values between '|', the first standing for absence.
   std::string_view value{};
 };
 using KeyTable = std::vector<KeyRow>;

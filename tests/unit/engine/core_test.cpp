@@ -90,14 +90,19 @@ std::vector<Ask> mixed_asks(int count) {
   return asks;
 }
 
-// Promise 1 at the engine's level: alone = batched = chunked = preempted = without a cache.
-TEST(Core, SameTokensWhateverTheTraffic) {
-  const auto asks = mixed_asks(14);
+std::vector<Completion> answered_alone(const std::vector<Ask>& asks) {
   std::vector<Completion> alone;
   for (const Ask& ask : asks) {
     FakeModel model(64);
     alone.push_back(run(model, options(1, 1000), {ask}).front());
   }
+  return alone;
+}
+
+// Promise 1 at the engine's level: alone = batched = chunked = preempted = without a cache.
+TEST(Core, SameTokensWhateverTheTraffic) {
+  const auto asks = mixed_asks(14);
+  const std::vector<Completion> alone = answered_alone(asks);
   std::int64_t compared = 0, preemptions = 0;
   for (const std::int64_t pages : {18, 25, 64, 1000}) {
     for (const int seqs : {1, 2, 5, 14}) {
@@ -387,11 +392,7 @@ TEST(Core, AWarmPrefixIsReusedAndChangesNothing) {
 // A state goes with its sequence through chunks, neighbours, preemption and warm prefixes; the model reads nothing else.
 TEST(Core, RecurrentStatesChangeNoToken) {
   const auto asks = mixed_asks(14);
-  std::vector<Completion> alone;
-  for (const Ask& ask : asks) {
-    FakeModel model(64);
-    alone.push_back(run(model, options(1, 1000), {ask}).front());
-  }
+  const std::vector<Completion> alone = answered_alone(asks);
   std::int64_t compared = 0, preemptions = 0;
   for (const std::int64_t pages : {18, 25, 1000}) {
     for (const int seqs : {1, 5, 14}) {
